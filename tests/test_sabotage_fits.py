@@ -480,7 +480,7 @@ MUTANTS = [
         "denominator from the exact row count",
         _ledger("arrays, net"),
         (
-            _p3gm._train_on_array,
+            _p3gm._train_in_place,
             ("$model.row_count", "len($1.X)"),
         ),
     ),

@@ -196,7 +196,7 @@ MUTANTS = [
         [Claim(noninterference, "DP-VAE from moments")],
         (
             _vae_model.fit_vae_model,
-            before("$net.partial_fit($x, groups=$units)", "train_on_rows($net.module_, $x, 2, $2.network)"),
+            before("$net.partial_fit($x, groups=$units)", "start_autoencoder($net.module_, $x, 2, $2.network)"),
         ),
     ),
     (

@@ -22,7 +22,7 @@ from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
 from skdpgen.mechanisms._one_hot import one_hot_moments
 from skdpgen.mechanisms._triples import _products, triple_bounds, triple_interactions
 from skdpgen.synthesizers import _frame_model
-from skdpgen.synthesizers._second_release import release_triples
+from skdpgen.synthesizers._frame_model import release_triples
 from skdpgen.tabular import _learning as learning
 
 AR, RO = "add_or_remove_one", "replace_one"

@@ -26,11 +26,11 @@ def add_conditions(parser):
 
 def read_given(texts, synthesizer):
     """Return `given` of ``sample`` from the texts of ``--given``, or None without any."""
-    from ..synthesizers._conditional import ConditionalSamplingMixin
+    from ..synthesizers._moment_base import BaseMomentSynthesizer
 
     if not texts:
         return None
-    if not isinstance(synthesizer, ConditionalSamplingMixin):
+    if not isinstance(synthesizer, BaseMomentSynthesizer):
         raise ValueError(
             f"--given is for MomentSynthesizer and P3GMSynthesizer; this is a {type(synthesizer).__name__}"
         )

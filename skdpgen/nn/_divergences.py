@@ -333,13 +333,13 @@ def check_value(value):
         raise ValueError("a divergence must be a differentiable function of its latents")
 
 
-def make_divergence(divergence, expected_group_size):
+def make_divergence(divergence, expected_group_size=1.0):
     """Return the divergence for a name or a function.
 
     Parameters
     ----------
     divergence : {"mmd", "kl_prior"} or callable
-    expected_group_size : float
+    expected_group_size : float, default=1.0
         As in `KLFromPrior`.
     """
     if divergence == "mmd":

@@ -33,6 +33,7 @@ from ..utils.validation import (
     ClassNamePrefixFeaturesOutMixin,
     InvalidParameterError,
     StrOptions,
+    fit_context,
     validate_data,
     validate_rows,
 )
@@ -72,12 +73,48 @@ _MOST_CELLS = 300_000_000
 class BaseSynthesizer(PrivateEstimator):
     """Base of the synthesizers: a fit releases a `ReleasedModel`, which is all that `sample` and `save` need.
 
-    A subclass has `_prepare`, which returns ``(rows, settings), plan``, `_release` and `_model_from_state`.
+    A subclass has `_prepare`, which returns ``(rows, settings), plan``, `_release` and `_model_from_state`. A
+    **Privacy** paragraph of its docstring says which releases of the model `fit` charges.
     """
 
     _training_defaults = {}  # parameters of `training` that the synthesizer takes, and their defaults
 
     # ---- fitting ----------------------------------------------------------------------------------------------------
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, groups=None):
+        """Release a generative model of the rows.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Rows, one for each person, or with `unit` several. Arrays hold finite numbers. `MomentSynthesizer` also
+            takes a DataFrame in chunks.
+        y : array-like of shape (n_samples,), default=None
+            Labels; `sample` then returns (X, y). Not allowed with `target`.
+        groups : array-like of shape (n_samples,), default=None
+            Identifiers of the units of the rows, of any dtype, for rows in memory; a DataFrame may have them in its
+            column `unit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, InvalidInputError, SchemaError
+            Parameters contradict one another, or the data do not fit what was declared; nothing was charged.
+        BudgetExceededError
+            The accountant does not allow the fit; nothing was charged.
+
+        Notes
+        -----
+        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
+        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
+        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the number
+        of rows where each unit counts 1, and what the **Privacy** paragraph of the class names.
+        """
+        return self._fit(X, y, groups)
+
     def _planner(self, accountant):
         if getattr(self, "checkpoint", None) is None:
             return accountant

@@ -23,7 +23,6 @@ __all__ = [
     "COUNT_SHARE",
     "P3GM_PAPER_ROWS",
     "ChargedFit",
-    "FeatureSettings",
     "MomentSettings",
     "Network",
     "Training",
@@ -141,24 +140,6 @@ class Network:
 
 
 @dataclass(frozen=True)
-class FeatureSettings:
-    """The wavelet features of images whose moments are released beside those of the pixels.
-
-    Parameters
-    ----------
-    n_features : int
-        At most.
-    n_scales : {1, 2, 3}
-    n_steps : int
-        Gradient steps of a sampled image.
-    """
-
-    n_features: int
-    n_scales: int
-    n_steps: int
-
-
-@dataclass(frozen=True)
 class MomentSettings:
     """What is made of released moments: of P3GM, Moment, and the initialisation of DP2-VAE.
 
@@ -167,13 +148,13 @@ class MomentSettings:
     n_components : int, "auto" or None
         Latent dimensions; None is no reduction.
     progress : bool
-    mixture : MixtureSettings or None
+    mixture : LatentMixture or None
         Prior by DP-EM; None is the Gaussians of the moments.
     decoder : DecoderSettings or None
         Trained by DP-SGD; None is the function of the released moments.
     units : UnitSettings or None
         What is released of units of several rows; None is nothing.
-    features : FeatureSettings or None
+    features : ImageFeatures or None
         Images: the wavelet features whose moments are released too, and to which samples are moved; None is neither.
     """
 
@@ -473,7 +454,7 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     if cells:
         phases.append(Phase("cells", encoder / 2))
     if mixture:
-        phases.append(Phase("mixture", em, steps=model.mixture.steps))
+        phases.append(Phase("mixture", em, steps=model.mixture.n_iter))
     if net:
         phases.append(model.decoder.training.phase("decoder", decoder))
     if features:

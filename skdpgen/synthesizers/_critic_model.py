@@ -12,10 +12,10 @@ from .._parameters import UNIT_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
+from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
-from ._vae_model import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 
 __all__ = ["CRITIC_CONSTRAINTS", "BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "fit_critic_model"]
 
@@ -144,41 +144,6 @@ class BaseCriticSynthesizer(BaseSynthesizer):
             critics=critics,
             **own,
         )
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generator of rows.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters or data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
-        of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
-        number of rows where each unit counts 1, and `steps` for the sums over critics at generated rows. The
-        generator costs nothing: it is a function of what was released.
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         settings = self._settings()

@@ -16,13 +16,13 @@ from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
+from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._before_training import has_classes
 from ._budget import COUNT_SHARE, check_device, relative_shares, remaining_share
 from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
-from ._vae_model import has_classes
 
-__all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "PretrainSettings", "SubsetTraining"]
+__all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "SubsetTraining"]
 
 # (moments, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT = (0.5, 0.5)
@@ -68,14 +68,6 @@ class SubsetTraining:
         )
 
 
-@dataclass(frozen=True)
-class PretrainSettings:
-    """Stage 1, and the refreshments of encoders in stage 2: steps without noise, of which nothing is kept."""
-
-    steps: int
-    batch_size: int
-
-
 @dataclass(frozen=True, eq=False)
 class DP2VAESettings:
     """What a fit of DP2-VAE does.
@@ -83,7 +75,10 @@ class DP2VAESettings:
     Parameters
     ----------
     subsets : SubsetTraining
-    encoders : PretrainSettings
+    pretrain_steps : int
+        Of the encoders in stage 1, without noise; nothing is kept of them.
+    batch_size : int
+        Of the encoders, in stage 1 and where stage 2 refreshes them.
     networks : NetworkSettings
     learning_rate : float
         Of stage 2.
@@ -100,7 +95,8 @@ class DP2VAESettings:
     """
 
     subsets: SubsetTraining
-    encoders: PretrainSettings
+    pretrain_steps: int
+    batch_size: int
     networks: NetworkSettings
     learning_rate: float
     initial_steps: int | None
@@ -160,7 +156,8 @@ def dp2vae_settings(given, seed):
     fields = ("n_components", "image_shape", "likelihood")
     return DP2VAESettings(
         subsets,
-        PretrainSettings(given["pretrain_steps"], given["batch_size"]),
+        given["pretrain_steps"],
+        given["batch_size"],
         NetworkSettings(architecture, encoder, decoder, *(given[name] for name in fields), seed),
         given["learning_rate"],
         given["warm_start_steps"] if from_moments else None,
@@ -293,6 +290,10 @@ class DP2VAESynthesizer(BaseSynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges the moments, or the counts of the classes; and stage 2,
+    whose unit is a subset (a row, or all rows of a unit, are in one subset, which they may change from any gradient of
+    norm `gradient_bound` of `training` to any other).
+
     There is no `transform`: encoders are trained without noise and deleted.
 
     References
@@ -368,40 +369,6 @@ class DP2VAESynthesizer(BaseSynthesizer):
         self.preset, self.checkpoint = preset, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generative model of the rows: a decoder.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters contradict one another, or the data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (learned categories also spend a tenth of `delta`); the moments, or the counts of the classes; the
-        number of rows, where each unit counts 1; and stage 2, whose unit is a subset (a row, or all rows of a unit, are
-        in one subset, which they may change from any gradient of norm `gradient_bound` of `training` to any other).
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         if self.id_column is not None and self._unit is not None:
@@ -548,7 +515,7 @@ def _chunks(settings, encoder_size, auxiliary_size, decoder_size, n_features):
             f"{subsets.n_subsets} encoders of {encoder_size} parameters take {readable(held)} in stage 2, more than "
             f"max_memory={settings.max_memory:g} GiB: at most {fits} fit"
         )
-    shared = (settings.device, limit, settings.encoders.batch_size, n_features)
+    shared = (settings.device, limit, settings.batch_size, n_features)
     first = default_chunk(encoder_size, auxiliary_size, *shared)[0]
     # stage 2 holds a gradient of the decoder itself for each subset of a chunk
     return first, min(first, default_chunk(encoder_size, decoder_size, *shared)[0])

@@ -14,10 +14,11 @@ from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
 from ..generators.gaussians import full_covariances
 from ..utils.printing import listed
+from ._before_training import release_class_counts, sizes_by_counts
 from ._frame_model import FrameModel
+from ._generator_model import training_rows
 from ._moment_start import draw_components, draw_rows, facts_state, release_moments, restore_facts
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
-from ._vae_model import release_class_counts, sizes_by_counts
 
 __all__ = [
     "DP2VAEModel",
@@ -257,7 +258,8 @@ def fit_dp2vae_model(rows, settings, fit):
     row_count, weights, step_size = sizes_by_counts(counts, rows, fit, moments)
     plan = subset_plan(settings, fit)
     _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, step_size, rows.unit)
-    x, classes, width = _encoded(rows, codec)
+    x, classes, _ = training_rows(rows, codec)
+    width = x.shape[1]
     likelihood, name, n_outputs = _make_likelihood(rows, settings.networks, codec, width)
     encoder, decoder = make_networks(settings.networks, width, codec.n_classes, n_outputs)
     auxiliary = make_auxiliary(settings.networks, n_outputs, codec.n_classes)
@@ -397,16 +399,6 @@ def initialise_networks(encoder, decoder, auxiliary, synthetic, n_classes, likel
     return copy.deepcopy(decoder) if auxiliary is None else auxiliary
 
 
-def _encoded(rows, codec):
-    """Rows as the networks take them, their class codes, and their number of columns."""
-    if isinstance(rows, FrameRows):
-        codes, classes = codec.codes(rows.frame)
-        x = codec.one_hot(codes)
-        return x, np.zeros(len(x), dtype=np.int64) if classes is None else classes, int(codec.n_levels.sum())
-    x = to_unit_box(codec, codec.scale(rows.X))
-    return x, rows.codes, x.shape[1]
-
-
 def _make_likelihood(rows, settings, codec, width):
     from ..nn._dp2vae import LIKELIHOODS
 
@@ -446,7 +438,7 @@ def _train(data, networks, likelihood, n_classes, plan, settings, fit):
 
     (x, classes, private), (encoder, decoder, auxiliary) = data, networks
     ids, units = private.ids, private.unit_codes
-    encoders, k, rng = settings.encoders, settings.subsets.n_subsets, fit.rng
+    k, rng = settings.subsets.n_subsets, fit.rng
     stack = None
     if plan.steps_taken < plan.steps:  # of a fit that goes on, there may be no step left
         # A fit that goes on assigns subsets and trains encoders anew: nothing of them was written.
@@ -455,7 +447,7 @@ def _train(data, networks, likelihood, n_classes, plan, settings, fit):
         counted = None if private.unit_sizes is None else units[known]  # where each unit counts 1
         rows = SubsetRows(x[known], classes[known], n_classes, subsets[known], k, units=counted)
         training = EncoderTraining(
-            key=bytes(rng.random_bytes(16)), steps=encoders.steps, batch_size=encoders.batch_size,
+            key=bytes(rng.random_bytes(16)), steps=settings.pretrain_steps, batch_size=settings.batch_size,
             learning_rate=_ENCODER_RATE, gradient_bound=settings.subsets.gradient_bound, refine_steps=_REFINE_STEPS,
             device=settings.device, n_jobs=None,  # joblib's context says how many
         )  # fmt: skip

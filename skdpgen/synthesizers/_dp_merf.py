@@ -19,7 +19,7 @@ from ..mechanisms._moments import CLASS_COUNT_WEIGHT
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_size, check_whole
 from ..utils.progress import progress_bar, shows_bars
-from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
+from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import remaining_share
 from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state, level_probabilities
@@ -121,6 +121,8 @@ class DPMERFSynthesizer(BaseSynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the embeddings of all classes.
+
     Against the paper: sums and counts in one query in place of means by a public number of rows, a length scale that
     does not follow from the data, bounds and bins that are charged, an unbiased discrepancy, and for tables the exact
     features of the levels that are drawn.
@@ -191,40 +193,6 @@ class DPMERFSynthesizer(BaseSynthesizer):
         self.learning_rate = learning_rate
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release the mean embeddings of the rows, and fit a generator to them.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype, for rows in memory; a DataFrame may have them in its
-            column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters or data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for the embeddings of all
-        classes, and one for each kind of fact not declared (at its part of `budget_split`; learned categories also
-        spend a tenth of `delta`).
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         sizes = as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes")

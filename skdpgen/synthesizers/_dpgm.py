@@ -14,7 +14,8 @@ from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
-from ..utils.validation import MOST_UNITS, Interval, fit_context
+from ..utils.validation import MOST_UNITS, Interval
+from ._before_training import encode_rows, learn_codec, network_shape, positive_counts
 from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_sampling
 from ._checkpoint import codec_of
 from ._dp_merf import RandomFeatures
@@ -26,11 +27,7 @@ from ._vae_model import (
     VAEModel,
     VAESettings,
     check_modules,
-    encode_rows,
-    learn_codec,
     make_likelihood,
-    network_shape,
-    positive_counts,
     vae_settings,
 )
 
@@ -148,6 +145,12 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges `cluster_steps` Gaussian events for the centres, one for
+    the counts of clusters and classes, and `steps` Poisson-sampled ones for all autoencoders. A row is in the one
+    cluster that it and the released centres say, so its gradient changes one autoencoder (under "replace_one" at most
+    two, which costs less than what is charged). The rows of a unit may change several, and their gradient is clipped
+    once over all.
+
     Against the paper: counts and sums of an iteration in one query, noise calibrated jointly by privacy loss
     distributions, Poisson sampling at one public rate in place of batches of each cluster, sizes of clusters that are
     released and do not follow from the data. A record is in one cluster, so the autoencoders cost what one of them
@@ -221,42 +224,6 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         self.training, self.checkpoint = training, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generative model of the rows: clusters, and an autoencoder of each.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters contradict one another, or the data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), `cluster_steps` of
-        them for the centres, one for the counts of clusters and classes, one for the number of rows where each unit
-        counts 1, and `steps` Poisson-sampled ones for all autoencoders: a row is in the one cluster that it and the
-        released centres say, so its gradient changes one autoencoder (under "replace_one" at most two, which costs less
-        than what is charged). The rows of a unit may change several, and their gradient is clipped once over all.
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 
 import numpy as np
 
+from .._types import BoundedSum, unit_of
 from ..data.frames import SEEN, plan_tables
 from ..data.scores import Scores
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..generators.conditioning import FramesChecked, FramesGiven
-from ..generators.product_mixture import TableModel, fit_tables
+from ..generators.product_mixture import TableModel, consistent_marginals, fit_tables
 from ..generators.refined_table import RefinedTable
 from ..generators.scores import ScoreModel, fit_scores
+from ..generators.triples import quarters_of_levels, released_triples
 from ..generators.units import UnitModel, UnitSampler
-from ..mechanisms import add_gaussian, unpack_moments, unpack_one_hot_moments
+from ..mechanisms import add_gaussian, triple_bounds, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture
 from ..utils.printing import listed
 from ..utils.progress import progress_bar
 from ._released import NetGenerator, ReleasedModel
-from ._second_release import joined, joined_noise, release_triples
 from ._synthetic_units import release_pairs, release_units
 
-__all__ = ["FrameModel", "fit_frame_model"]
+__all__ = ["FrameModel", "fit_frame_model", "joined", "joined_noise", "release_triples"]
 
+# Triples, over all classes, above which their interactions take too much memory.
+_MOST_TRIPLES = 1 << 17
+# Standard deviations of a sum of products of halves by which all rows of a class must exceed the noise.
+_VISIBLE = 5.0
 # Latent dimensions of a table with n_components="auto"; Moment draws rows without them where it has all tables.
 _MOST_COMPONENTS = 30
 
@@ -200,6 +206,49 @@ def fit_frame_model(rows, model, fit):
     if "unit_pairs" in noise:
         fitted.units = release_pairs(rows, fitted, model.units.shared, fit)
     return fitted
+
+
+def release_triples(rows, codec, released, sd, contrasts, fit):
+    """Release the interactions of all triples of columns; None where the noise would hide any of them.
+
+    Parameters
+    ----------
+    rows : FrameRows
+    codec : FrameCodec
+    released, sd : Residuals
+        The tables of the first release and their noise: columns are divided into quarters by them.
+    contrasts : Contrasts
+    fit : ChargedFit
+
+    Returns
+    -------
+    ReleasedTriples or None
+        Where None, the share of this release is still to be spent.
+    """
+    counts, marginals, _ = consistent_marginals(released, sd, contrasts, codec.optional_levels)
+    quarters = quarters_of_levels(counts @ marginals, codec.n_levels)
+    noise_multiplier, n_triples = fit.noise["triples"], math.comb(len(quarters.columns), 3)
+    unit = unit_of(fit.neighboring)
+    weighted = unit is not None and unit.weighting == "units"
+    bounds = BoundedSum(0.0, *triple_bounds(quarters.fine), weighted=weighted)
+    noise = noise_multiplier * bounds.sensitivity(fit.neighboring)
+    if not 0 < n_triples * len(counts) <= _MOST_TRIPLES or counts.max() < _VISIBLE * noise:
+        return None
+    query = rows.triples(codec, quarters)
+    noisy = add_gaussian(query, noise_multiplier, fit.rng, fit.neighboring)
+    return released_triples(noisy, noise / query.weights, quarters, codec.n_levels)
+
+
+def joined(first, second, noise_multipliers):
+    """The mean of two releases of one query, weighted by their inverse variances."""
+    one, other = (np.square(noise) for noise in noise_multipliers)
+    return first if one + other == 0 else (first * other + second * one) / (one + other)
+
+
+def joined_noise(noise_multipliers):
+    """Noise multiplier of that mean."""
+    one, other = noise_multipliers
+    return 0.0 if one == 0 or other == 0 else one * other / math.hypot(one, other)
 
 
 def _fit_to_tables(packed, scale, plan, triples, codec, model, fit, shrink):

@@ -49,15 +49,10 @@ class GPATESynthesizer(BaseCriticSynthesizer):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
-        `accountant`.
-    delta : float or None, default=None
-        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
-    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
-    accountant : PrivacyAccountant or None, default=None
-        Accountant that the fit charges; None makes a new one with this budget.
+    epsilon, delta, neighboring, accountant, budget_split, noise, random_state, progress
+        As in `GSWGANSynthesizer`: the budget, where it is charged, and the sources of randomness.
+    target, schema, classes, target_type, bounds, on_invalid, image_shape, n_frequencies, unit, max_rows_per_unit
+        As in `GSWGANSynthesizer`: what is public of the data, and who is protected.
     n_teachers : int, default=1000
         Number of subsets; public. The noise of a sum of votes does not depend on it, so the noise of their mean falls
         with it, while each teacher has fewer rows to learn from.
@@ -80,67 +75,30 @@ class GPATESynthesizer(BaseCriticSynthesizer):
     threshold : float, default=0.0
         With ``vote="largest"``: share of the teachers that the largest noisy count must reach, for the row to move. It
         costs nothing, as it reads what was released.
-    n_components : int, default=8
-        Number of latent dimensions of the generator.
-    hidden_layer_sizes, teacher_sizes : sequence of int, default=(256, 256) and (32,)
-        Widths of the hidden layers of the generator, and of each teacher.
-    teacher_steps, warm_start_steps : int, default=2 and 200
-        Steps of every teacher before each release, and against the untrained generator before the first one. They cost
-        nothing but time.
-    batch_size : int, default=8
-        Rows of its own subset in a step of a teacher, drawn with replacement.
+    n_components, hidden_layer_sizes, warm_start_steps, batch_size, learning_rate, average
+        As in `GSWGANSynthesizer`, with teachers in the place of critics.
+    teacher_sizes : sequence of int, default=(32,)
+        Widths of the hidden layers of each teacher.
+    teacher_steps : int, default=2
+        Steps of every teacher before each release. They cost nothing but time.
+    teacher_learning_rate : float, default=0.005
+        Learning rate of Adam.
     gradient_penalty : float, default=30.0
         Weight of the penalty on the slopes of teachers, without which they overfit their few rows.
-    learning_rate, teacher_learning_rate : float, default=0.0005 and 0.005
-        Learning rates of Adam; that of the generator falls linearly.
-    average : float, default=0.99
-        Decay of the exponential average of the generator's parameters, which is released; 0 releases the last ones.
-    target, schema, classes, target_type, bounds, on_invalid
-        As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` all networks are
-        conditional on the class; a numeric one is a column like the others.
-    image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images. Teachers, gradients and noise are then of the lowest frequencies
-        of images.
-    n_frequencies : int or None, default=None
-        With `image_shape`: cosines along each side of an image that are used; None is 8. The noise grows with it.
-    budget_split : dict or None, default=None
-        Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
-        columns; bounds, classes), and the default.
-    unit, max_rows_per_unit
-        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
-        All rows of a unit are in one subset. With ``weighting="units"`` each unit counts 1 for the teachers too.
-    noise : {"secure", "fast"}, default="secure"
-        Source of the noise: a cryptographic generator, or a faster one.
-    random_state : int, RandomState instance or None, default=None
-        Seed of initialisation, of the generated rows of the training and of the sampling stream. It never seeds the
-        noise, the subsets or their rows: two fits with one seed differ.
-    progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
 
     Attributes
     ----------
-    accountant_ : PrivacyAccountant
-        Accountant that the fit charged.
-    card_ : PrivacyCard
-    classes_, class_ratio_ : arrays
-        Released or declared classes and their released shares, with a categorical y or `target`.
-    rest_ratio_ : dict
-        Released share of "other" and of missing values (None) of the target, which are no classes.
-    row_count_ : float
-        Released number of rows; ``sample()`` draws as many.
-    schema_ : Schema
-        DataFrames: schema with the declared or released bounds and categories; y is the last column.
-    summary_ : FitSummary
-        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
-    bounds_ : array of shape (n_features, 2)
-        Arrays: declared or released bounds of each column.
-    model_ : object
-        Released state: codec and generator.
+    accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
+        As in `GSWGANSynthesizer`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the counts of the classes (of all
+    rows, without classes; none where only the public number of rows is needed), and `steps` for the sums over teachers
+    at generated rows. The generator costs nothing: it is a function of what was released.
+
     A record, or a unit, lies in one subset, which is drawn for it independently of all others. So it changes one
     teacher, whose vote in each of the n_projections m histograms of a step, for m rows, may move from one bin to
     another: two counts of each histogram move by 1, and all together by sqrt(2 n_projections m), under both relations.

@@ -123,6 +123,10 @@ class GSWGANSynthesizer(BaseCriticSynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the counts of the classes (of all
+    rows, without classes; none where only the public number of rows is needed), and `steps` for the sums over critics
+    at generated rows. The generator costs nothing: it is a function of what was released.
+
     A record, or a unit, lies in one subset, which is drawn for it independently of all others. So it changes one
     critic, whose clipped gradient at each of the m rows of a step may turn from any vector of norm C to any other: all
     m together move by at most 2 C sqrt(m), under both relations. With all critics in every step this is one Gaussian

@@ -26,7 +26,7 @@ def refine_images(rows, codec, generator, row_count, features, fit):
         Of the released moments of pixels.
     row_count : float
         Public or released.
-    features : FeatureSettings
+    features : ImageFeatures
     fit : ChargedFit
 
     Returns

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral, Real
 
-import numpy as np
-from sklearn.utils.validation import check_is_fitted
-
-from .._parameters import UNIT_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
-from ._array_model import ArrayModel, fit_array_model
-from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._array_model import fit_array_model
 from ._budget import MomentSettings, plan_moments
-from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
-from ._frame_model import FrameModel, fit_frame_model
+from ._frame_model import fit_frame_model
+from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
 from ._synthetic_units import unit_settings
 
 __all__ = ["MomentSynthesizer"]
 
 
-class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
+class MomentSynthesizer(BaseMomentSynthesizer):
     """Generative model fitted to the noisy moments of each class: one-way and two-way tables, or means and covariances.
 
     Releases noisy class-conditional moments and nothing else: for a DataFrame the one-way and two-way tables of its
@@ -118,6 +111,18 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
 
     Notes
     -----
+    `fit` takes a DataFrame in chunks, too: a list of DataFrames with the same columns, a function that returns an
+    iterable of them (called several times), a path or list of paths of Parquet files, or a dask DataFrame, whose
+    partitions are summed where they lie. The rows of a unit may lie in several chunks. y and `groups` are for rows in
+    memory.
+
+    **Privacy.** Beside the events that `fit` names, it charges one event for a second look at rare facts (twice the
+    part of a kind of fact), one for the ranges of numbers far from zero (that part), one for columns of more than 128
+    declared categories (twice that part, for all of them together), one for the moments (three for arrays: mean, norms
+    about it, second moments; of images grey pixels too, and sub-clusters of the classes where noise is low), for tables
+    of 3 to 24 columns beside the target one for the interactions of all triples of columns, and with `unit` one for
+    tables of the units, of its `columns` and of their number of rows, and one for its `shared` columns.
+
     The squared sensitivity of all tables of a DataFrame is the number of tables in one class (weighted): a row has one
     level in each column and is in one class. So more classes or levels do not raise the cost.
 
@@ -134,13 +139,9 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
     """
 
     _parameter_constraints = {
-        **DATA_CONSTRAINTS,
-        **UNIT_CONSTRAINTS,
-        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
+        **MOMENT_CONSTRAINTS,
         "importance": [dict, None],
-        **CONSTRAINTS,
         "image_shape": ["array-like", None],
-        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
     }
 
     def __init__(
@@ -177,48 +178,6 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generative model of the rows.
-
-        Parameters
-        ----------
-        X : DataFrame, chunks of one, or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several, which may lie in several chunks. Chunks are a list of
-            DataFrames with the same columns, a function that returns an iterable of them (called several times), a path
-            or list of paths of Parquet files, or a dask DataFrame, whose partitions are summed where they lie. Arrays
-            hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels, for rows in memory; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype, for rows in memory; a DataFrame may have them in its
-            column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, SchemaError
-            The data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for a second
-        look at rare ones (twice that part), one for the ranges of numbers far from zero (that part), one for columns of
-        more than 128 declared categories (twice that part, for all of them together), one for the moments (three for
-        arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the classes where
-        noise is low), for tables of 3 to 24 columns beside the target one for the interactions of all triples of
-        columns, and with `unit` one for tables of the units, of its `columns` and of their number of rows, and one for
-        its `shared` columns.
-        """
-        return self._fit(X, y, groups)
-
     def _prepare(self, X, y, accountant, groups=None):
         rows = validate_input(self, X, y, groups)
         if not isinstance(rows, FrameRows):
@@ -237,15 +196,3 @@ class MomentSynthesizer(ConditionalSamplingMixin, BaseSynthesizer):
     def _release(self, rows, settings, fit):
         """Release the moments; the model is a function of them."""
         return (fit_frame_model if isinstance(rows, FrameRows) else fit_array_model)(rows, settings, fit)
-
-    @staticmethod
-    def _model_from_state(state):
-        return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
-
-    def score(self, X, y=None):
-        """Return the mean log-likelihood of rows (higher is better).
-
-        It is computed from the rows given without protection: do not publish it.
-        """
-        check_is_fitted(self)
-        return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))

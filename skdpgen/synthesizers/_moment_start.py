@@ -1,4 +1,4 @@
-"""Released moments from which networks start: their release, and the synthetic rows that a network is trained on."""
+"""Released moments from which networks start: their release, rows drawn from them, and the training on these."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ._checkpoint import codec_of
 from ._frame_model import FrameModel, fit_frame_model
 
 __all__ = [
-    "draw_components", "draw_rows", "facts_state", "release_moments", "restore_facts", "train_on_rows",
+    "draw_components", "draw_rows", "facts_state", "model_of", "release_moments", "restore_facts", "start_autoencoder",
+    "train_on_rows",
 ]  # fmt: skip
 
 # Rows drawn from the released moments.
@@ -52,6 +53,11 @@ def release_moments(rows, fit, progress):
     return moments.codec, moments.counted * moments.class_ratio, moments
 
 
+def model_of(state):
+    """The model of arrays or of DataFrames that a file holds, of released moments."""
+    return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
+
+
 def facts_state(codec, counts, moments):
     """What a checkpoint holds of the releases before the training; `moments` may be None."""
     own = {"codec": codec.to_state()} if moments is None else {"moments": moments.to_state()}
@@ -62,20 +68,19 @@ def restore_facts(rows, state):
     """The codec, the counts and the model of the moments, or None, by the releases in a checkpoint."""
     moments = None
     if "moments" in state:
-        kinds = {"array": ArrayModel, "frame": FrameModel}
-        moments = kinds[state["moments"]["kind"]].from_state(state["moments"])
+        moments = model_of(state["moments"])
     codec = codec_of(state["codec"]) if moments is None else moments.codec
     rows.follow(codec)
     return codec, state["counts"], moments
 
 
-def draw_components(moments, stream):
+def draw_components(moments, stream, n_rows=None):
     """Components of the synthetic rows: classes, where there are any."""
-    return spread_components(_ROWS, moments.component_weights, stream)
+    return spread_components(_ROWS if n_rows is None else n_rows, moments.component_weights, stream)
 
 
-def draw_rows(moments, stream):
-    """Rows drawn from released moments, which are free to train on.
+def draw_rows(moments, stream, n_rows=None):
+    """Rows drawn from released moments, which are free to train on; 40,000 of them by default.
 
     Returns
     -------
@@ -84,12 +89,51 @@ def draw_rows(moments, stream):
     components : int array of shape (n_rows,)
         Their classes, 0 without any.
     """
-    components = draw_components(moments, stream)
+    components = draw_components(moments, stream, n_rows)
     drawn = moments.draw(components, stream)
     return (moments.codec.one_hot(drawn) if isinstance(moments, FrameModel) else drawn), components
 
 
-def train_on_rows(module, x, steps, network):
+def train_on_rows(module, x, steps, generator, loss_of, *, batch_size, rate, last_rate=1.0, progress=False):
+    """Train a module in place on synthetic rows by Adam, without noise.
+
+    Parameters
+    ----------
+    module : Module
+    x : float32 tensor of shape (n_rows, n_columns)
+        A function of what was released.
+    steps : int
+    generator : torch.Generator
+        Of batches and `normals`; the draws of dropout follow its seed too.
+    loss_of : callable
+        ``loss_of(batch, normals)`` is the loss of some rows, where ``normals(*shape)`` draws standard normals.
+    batch_size : int
+    rate, last_rate : float
+        Rate of Adam, and the share of it to which it falls.
+    progress : bool, default=False
+    """
+    import torch
+
+    from ..dpsgd._seeding import torch_seeded
+
+    device, seed = next(module.parameters()).device, generator.initial_seed()
+    optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=rate)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, last_rate, total_iters=steps)
+
+    def normals(*shape):
+        return torch.randn(*shape, generator=generator).to(device)
+
+    module.train()
+    for step in progress_bar(range(steps), shown=progress, phase="start from released moments", unit="step"):
+        batch = x[torch.randint(len(x), (batch_size,), generator=generator)].to(device)
+        optimizer.zero_grad()
+        with torch_seeded(seed + step, device):
+            loss_of(batch, normals).backward()
+        optimizer.step()
+        schedule.step()
+
+
+def start_autoencoder(module, x, steps, network):
     """Train an autoencoder in place on synthetic rows, by the loss of records and that of groups.
 
     Of a table, the decoder is also fitted to the likelihood of the rows under the prior (see `_PriorLikelihood`): the
@@ -106,36 +150,23 @@ def train_on_rows(module, x, steps, network):
     """
     import torch
 
-    from ..dpsgd._seeding import torch_seeded
     from ..nn import TableLikelihood
 
-    device = next(module.parameters()).device
     generator, x = torch.Generator().manual_seed(network.seed), torch.from_numpy(x)
-    optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=_RATE)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, _FALL, total_iters=steps)
-    n_groups = _BATCH // _GROUP_SIZE
     likelihood = _PriorLikelihood(module, x, generator) if isinstance(module.likelihood, TableLikelihood) else None
+    groups = (_BATCH // _GROUP_SIZE, _GROUP_SIZE)
 
-    def normals(*shape):
-        return torch.randn(*shape, generator=generator).to(device)
-
-    module.train()
-    for step in progress_bar(range(steps), shown=network.progress, phase="start from released moments", unit="step"):
-        batch = x[torch.randint(len(x), (_BATCH,), generator=generator)].to(device)
+    def loss_of(batch, normals):
         noise = normals(_BATCH, *module.noise_shape)
-        optimizer.zero_grad()
-        with torch_seeded(network.seed + step, {device}):  # of dropout
-            loss = module(batch, noise).mean()
-            if module.divergence is not None:
-                groups = (n_groups, _GROUP_SIZE)
-                members, prior = torch.ones(groups, device=device), normals(n_groups, *module.group_noise_shape)
-                parts = (batch.view(*groups, -1), members, noise.view(*groups, *module.noise_shape), prior)
-                loss = loss + module.group_losses(*parts).mean()
-            if likelihood is not None:
-                loss = _LOSS_WEIGHT * loss - likelihood.estimate(normals)
-            loss.backward()
-        optimizer.step()
-        schedule.step()
+        loss = module(batch, noise).mean()
+        if module.divergence is not None:
+            members, prior = torch.ones(groups, device=batch.device), normals(groups[0], *module.group_noise_shape)
+            parts = (batch.view(*groups, -1), members, noise.view(*groups, *module.noise_shape), prior)
+            loss = loss + module.group_losses(*parts).mean()
+        return loss if likelihood is None else _LOSS_WEIGHT * loss - likelihood.estimate(normals)
+
+    how = {"batch_size": _BATCH, "rate": _RATE, "last_rate": _FALL, "progress": network.progress}
+    train_on_rows(module, x, steps, generator, loss_of, **how)
 
 
 class _PriorLikelihood:

@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from .._parameters import UNIT_CONSTRAINTS, ImageFeatures, LatentMixture
+from .._parameters import ImageFeatures, LatentMixture
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
-from ..generators.components import spread_components
-from ..generators.gaussians import LatentSpace
+from ..generators.gaussians import LatentSpace, LinearGenerator
 from ..generators.refined_table import RefinedTable, refinement_inputs
-from ..mixture import GaussianMixtureParameters
+from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
+from ..utils.blocks import map_blocks
 from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, fit_context
+from ..utils.validation import StrOptions
 from ._array_model import ArrayModel, fit_array_model
-from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
+from ._base import TRAINING_CONSTRAINTS, LatentTransformerMixin
+from ._before_training import encode_rows, with_labels
 from ._budget import (
-    FeatureSettings,
     MomentSettings,
     Network,
     Training,
@@ -35,9 +33,9 @@ from ._budget import (
     plan_moments,
     resolve_sampling,
 )
-from ._conditional import CONSTRAINTS, ConditionalSamplingMixin
-from ._frame_model import FrameModel, fit_frame_model
-from ._latent_mixture import MixtureSettings, release_array_mixture, release_frame_mixture, with_mixture
+from ._frame_model import fit_frame_model
+from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
+from ._moment_start import draw_rows, model_of, train_on_rows
 from ._released import NetGenerator
 from ._synthetic_units import unit_settings
 
@@ -51,8 +49,8 @@ _ACTS = dict.fromkeys(
     ),
     ("decoder", ("net",)),
 )  # fmt: skip
-# Synthetic rows that the network is initialised on, how many of them are in one of those steps, and default of these.
-_WARM_ROWS, _WARM_BATCH, _WARM_STEPS = 20_000, 256, 500
+# Synthetic rows that the network is initialised on, how many of them are in one of those steps, their rate and number.
+_WARM_ROWS, _WARM_BATCH, _WARM_RATE, _WARM_STEPS = 20_000, 256, 1e-3, 500
 # (sampling_rate, steps) of a whole network, and of one that refines the released decoder: few steps of large batches.
 _SAMPLING, _REFINING = (0.005, 1000), (0.1, 150)
 # Step size of a network that refines, and the decay of the average of its parameters.
@@ -73,7 +71,7 @@ class DecoderSettings:
     refines: bool = False
 
 
-class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynthesizer):
+class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
     """P3GM: a generative model from noisy moments, with an optional mixture by DP-EM and an optional decoder by DP-SGD.
 
     Releases the parameters of a generative model of the rows, and nothing else: noisy moments give a DP-PCA and the
@@ -203,6 +201,15 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges: without a mixture and a network, one event for a second
+    look at rare facts (twice the part of a kind of fact) and one for the ranges of numbers far from zero (that part);
+    one for columns of more than 128 declared categories (twice that part, for all of them together); one for the
+    moments (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the
+    classes where noise is low); for tables of 3 to 24 columns beside the target, modelled without mixture and network,
+    one for the interactions of all triples of columns, and of such models with `unit` one for tables of the units, of
+    its `columns` and of their number of rows, and one for its `shared` columns; with "mixture", one for each step of
+    DP-EM; with "net", `steps` Poisson-sampled ones; with "features" one for the moments of wavelet features.
+
     Sampling draws levels of categorical columns and bins from the decoder's distribution, never their maximum.
 
     References
@@ -229,13 +236,9 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         "device": "cpu",
     }
     _parameter_constraints = {
-        **DATA_CONSTRAINTS,
-        **UNIT_CONSTRAINTS,
+        **MOMENT_CONSTRAINTS,
         **TRAINING_CONSTRAINTS,
-        "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
         "image_shape": [tuple, list, None],
-        **CONSTRAINTS,
-        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
         "prior": [StrOptions({"auto", "class_conditional", "gaussian", "mixture"}), LatentMixture],
         "decoder": [StrOptions({"released", "net", "features", "auto"}), ImageFeatures],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
@@ -282,47 +285,6 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
         self.budget_split, self.preset = budget_split, preset
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generative model of the rows.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype, for rows in memory; a DataFrame may have them in its
-            column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError, SchemaError
-            The data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`); without a mixture
-        and a network, one for a second look at rare ones (twice that part) and one for the ranges of numbers far from
-        zero (that part); one for columns of more than 128 declared categories (twice that part, for all of them
-        together); one for the moments (three for arrays: mean, norms about it, second moments; of images grey pixels
-        too, and sub-clusters of the classes where noise is low); for tables of 3 to 24 columns beside the target,
-        modelled without mixture and network, one for the interactions of all triples of columns, and of such models
-        with `unit` one for tables of the units, of its `columns` and of their number of rows, and one for its `shared`
-        columns; with "mixture", one for each step of DP-EM; with "net", `steps` Poisson-sampled ones; with "features"
-        one for the moments of wavelet features.
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve(presets=paper_settings, acts=_ACTS)
@@ -379,34 +341,15 @@ class P3GMSynthesizer(LatentTransformerMixin, ConditionalSamplingMixin, BaseSynt
             return model
         if settings.decoder.refines:
             model.latent_model = _refine_on_frame(rows, model, settings.decoder, fit)
-        elif isinstance(rows, FrameRows):
-            model.net = _train_on_frame(rows, model, settings.decoder, fit)
+        elif model.kind == "frame":
+            model.net = _train_in_place(rows, model, settings.decoder, fit)
         else:
-            model.generator = _train_on_array(rows, model, settings.decoder, fit)
+            model.generator = _train_in_place(rows, model, settings.decoder, fit)
         return model
-
-    # ---- using the model -------------------------------------------------------------------------------------
-    def score(self, X, y=None):
-        """Return the mean log-likelihood of rows, or the ELBO where a network replaces the decoder (higher is better).
-
-        With ``decoder="features"`` it is that of the released Gaussians, before images are moved.
-
-        It is computed from the rows given without protection: do not publish it.
-        """
-        check_is_fitted(self)
-        return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))
-
-    @staticmethod
-    def _model_from_state(state):
-        return _model_of(state)
-
-
-def _model_of(state):
-    return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
 
 
 def _name_prior(parameters):
-    """Set "prior" to its name, and "mixture" to the settings of a mixture."""
+    """Set "prior" to its name, and "mixture" to the LatentMixture that it is, or None."""
     given = parameters["prior"]
     mixture = LatentMixture() if given == "mixture" else given if isinstance(given, LatentMixture) else None
     parameters.update(mixture=mixture, prior=given if mixture is None else "mixture")
@@ -414,10 +357,7 @@ def _name_prior(parameters):
 
 def _settings(parameters, seed, refines, features):
     """The settings of a model, from resolved parameters of the synthesizer; `features` are for that decoder alone."""
-    mixture = decoder = None
-    if parameters["prior"] == "mixture":
-        given = parameters["mixture"]
-        mixture = MixtureSettings(given.n_components, given.covariance_type, given.n_iter)
+    decoder = None
     if parameters["decoder"] == "net":
         rate, steps = _REFINING if refines else _SAMPLING
         warm = parameters["warm_start_steps"]
@@ -432,9 +372,12 @@ def _settings(parameters, seed, refines, features):
             _WARM_STEPS if warm is None else warm,
             refines,
         )
-    features = FeatureSettings(**features.get_params()) if parameters["decoder"] == "features" else None
     return MomentSettings(
-        parameters["n_components"], shows_bars(parameters["progress"]), mixture, decoder, features=features
+        parameters["n_components"],
+        shows_bars(parameters["progress"]),
+        parameters["mixture"],
+        decoder,
+        features=features if parameters["decoder"] == "features" else None,
     )
 
 
@@ -492,11 +435,11 @@ def _release_moments(rows, settings, fit):
     if isinstance(rows, FrameRows):
         model = fit_frame_model(rows, settings, fit)
         if settings.mixture is not None:
-            model.mixture = release_frame_mixture(rows, model, settings.mixture, fit)
+            model.mixture = _release_frame_mixture(rows, model, settings.mixture, fit)
         return model
     model = fit_array_model(rows, settings, fit)
     if settings.mixture is not None:
-        model = with_mixture(model, release_array_mixture(rows, model, settings.mixture, fit))
+        model = _with_mixture(model, _release_array_mixture(rows, model, settings.mixture, fit))
     return model
 
 
@@ -504,58 +447,99 @@ def _restore_moments(rows, state):
     """What `_release_moments` returned, by the releases in a checkpoint."""
     state = dict(state)
     counted = state.pop("counted", None)  # no model has it, and steps are divided by it
-    model = _model_of(state)
+    model = model_of(state)
     if model.kind == "array" and counted is not None:
         model.counted = counted
     rows.follow(model.codec)
     return model
 
 
-# ---- the third phase: a network trained by DP-SGD -------------------------------------------------------------------
-def _train_on_array(rows, model, decoder, fit):
-    codec, generator = model.codec, model.generator
-    components = spread_components(_WARM_ROWS, generator.mixture.weights, fit.stream)
-    likelihood = decoder.likelihood
-    if likelihood == "auto":
-        likelihood = "bernoulli" if (codec.box[0] >= 0).all() else "gaussian"
-    return train_decoder(
-        rows.scaled_with_labels(codec),
-        decoder_plan(decoder.training, fit, fit.step_size(model.row_count, model.counted)),
-        generator.space,
-        generator.mixture,
-        decoder=decoder,
-        likelihood=likelihood,
-        widths=None,
-        n_labels=codec.n_classes,
-        warm_rows=_with_labels(generator.sample(components, fit.stream), components, codec.n_classes),
-        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
-        checkpoint=fit.checkpoint,
-        units=rows.unit_codes,
+# ---- the second phase: a mixture of Gaussians by DP-EM in the latent space ------------------------------------------
+def _release_array_mixture(rows, model, mixture, fit):
+    """DP-EM, initialised by draws from the one Gaussian of the moments."""
+    space, covariance = model.generator.space, model.generator.mixture.covariances[0]
+    radius = 2 * float(np.trace(covariance)) ** 0.5
+    floor = 1e-2 * float(np.trace(covariance)) / len(covariance)
+    latent = np.empty((len(rows.X), space.basis.shape[1]))
+    for part, encoded in map_blocks(lambda chunk: space.encode(model.codec.scale(chunk)), rows.X):
+        latent[part] = encoded
+    kind = {"radius": radius, "min_variance": floor, "unit_sizes": rows.unit_sizes}
+    return _release_mixture(latent, covariance, mixture, fit, **kind)
+
+
+def _release_frame_mixture(rows, model, mixture, fit):
+    """DP-EM where the latents' columns have released variance 1: the ball of radius 2 sqrt(k) is public."""
+    codes, k = rows.codes(model.codec), model.n_latent
+    latent = np.empty((len(codes), k))
+    for part, encoded in map_blocks(lambda chunk: model.latent_model.encode(model.codec.one_hot(chunk)), codes):
+        latent[part] = encoded
+    kind = {"radius": 2 * k**0.5, "min_variance": 1e-2, "unit_sizes": rows.unit_sizes}
+    return _release_mixture(latent, np.eye(k), mixture, fit, **kind)
+
+
+def _release_mixture(latent, covariance, mixture, fit, *, unit_sizes, **kind):
+    """One release (`mixture`) for each step of DP-EM on private latents."""
+    initial = initial_mixture(
+        np.zeros(len(covariance)),
+        covariance,
+        mixture.n_components,
+        fit.stream,
+        covariance_type=mixture.covariance_type,
+        **kind,
+    )
+    return dp_em(
+        latent,
+        initial,
+        n_iter=mixture.n_iter,
+        noise_multiplier=fit.noise["mixture"],
+        rng=fit.rng,
+        neighboring=fit.neighboring,
+        unit_sizes=unit_sizes,
+        **kind,
     )
 
 
-def _train_on_frame(rows, model, decoder, fit):
-    codec, latent_model, mixture = model.codec, model.latent_model, model.mixture
-    components = spread_components(_WARM_ROWS, model.component_weights, fit.stream)
-    warm = _with_labels(codec.one_hot(model.draw(components, fit.stream)), components, codec.n_classes)
-    if mixture is None:
-        weights = np.maximum(latent_model.class_counts, 1e-9)
-        covariances = latent_model.class_covariances + 1e-3 * np.eye(model.n_latent)
-        mixture = GaussianMixtureParameters(weights / weights.sum(), latent_model.class_means, covariances, "full")
+def _with_mixture(model, mixture):
+    """The model of arrays with a released mixture as its prior."""
+    old = model.generator
+    means, dither = old.space.decode(mixture.means), float(old.dither[0])
+    generator = LinearGenerator(old.space, mixture, means, old.low, old.high, old.variance_gain, dither)
+    rest = model.residual_variance, model.counted
+    return ArrayModel(model.codec, generator, model.row_count, mixture.weights, *rest)
+
+
+# ---- the third phase: a network trained by DP-SGD -------------------------------------------------------------------
+def _train_in_place(rows, model, decoder, fit):
+    """Train a network in the place of the released decoder; return what may be released of it."""
+    synthetic = with_labels(*draw_rows(model, fit.stream, _WARM_ROWS), model.codec)
+    x, _, likelihood, widths = encode_rows(rows, model.codec, decoder)
+    space, mixture = _latents(model)
     return train_decoder(
-        rows.one_hot_with_labels(codec),
+        x,
         decoder_plan(decoder.training, fit, fit.step_size(model.row_count, model.counted)),
-        LatentSpace(latent_model.mean, latent_model.components.T / latent_model.scale),
+        space,
         mixture,
         decoder=decoder,
-        likelihood="table",
-        widths=codec.n_levels,
-        n_labels=codec.n_classes,
-        warm_rows=warm,
+        likelihood=likelihood,
+        widths=widths,
+        n_labels=model.codec.n_classes,
+        warm_rows=synthetic,
         progress_text=f"epsilon {fit.plan.epsilon:.3g}",
         checkpoint=fit.checkpoint,
         units=rows.unit_codes,
     )
+
+
+def _latents(model):
+    """The released latent space, and the distribution of the latents."""
+    if model.kind == "array":
+        return model.generator.space, model.generator.mixture
+    table, mixture = model.latent_model, model.mixture
+    if mixture is None:
+        weights = np.maximum(table.class_counts, 1e-9)
+        covariances = table.class_covariances + 1e-3 * np.eye(model.n_latent)
+        mixture = GaussianMixtureParameters(weights / weights.sum(), table.class_means, covariances, "full")
+    return LatentSpace(table.mean, table.components.T / table.scale), mixture
 
 
 def _refine_on_frame(rows, model, decoder, fit):
@@ -606,10 +590,6 @@ def _check_refinement(decoder, n_features, n_latent, exact):
     if _layers(net.module_.network) is None:
         raise InvalidInputError("a TableRefinementModule has linear layers with ReLU between them alone: set n_hidden")
     net.check(np.zeros((4, n_features), dtype=np.float32))
-
-
-def _with_labels(rows, components, n_labels):
-    return np.concatenate([rows, np.eye(n_labels, dtype=np.float32)[components]], axis=1) if n_labels else rows
 
 
 def decoder_plan(training, fit, row_count):
@@ -740,20 +720,12 @@ def _warm_start(module, rows, steps, seed):
     """Ordinary training on synthetic rows; draws, dropout's too, follow the seed alone."""
     import torch
 
-    from ..dpsgd._seeding import torch_seeded
+    shape, generator = getattr(module, "noise_shape", None), torch.Generator().manual_seed(seed)
 
-    device = next(module.parameters()).device
-    generator = torch.Generator().manual_seed(int(seed))
-    optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=1e-3)
-    shape = getattr(module, "noise_shape", None)
-    module.train()
-    for step in range(steps):
-        batch = rows[torch.randint(len(rows), (_WARM_BATCH,), generator=generator)].to(device)
-        noise = None if shape is None else torch.randn(_WARM_BATCH, *shape, generator=generator).to(device)
-        optimizer.zero_grad()
-        with torch_seeded(int(seed) + step, device):
-            module(batch, noise).mean().backward()
-        optimizer.step()
+    def loss_of(batch, normals):
+        return module(batch, None if shape is None else normals(_WARM_BATCH, *shape)).mean()
+
+    train_on_rows(module, rows, steps, generator, loss_of, batch_size=_WARM_BATCH, rate=_WARM_RATE)
 
 
 def _layers(decoder):

@@ -11,14 +11,13 @@ from .._parameters import DPSGD, UNIT_CONSTRAINTS, GroupDivergence, flat_paramet
 from ..data.frames import FrameRows
 from ..data.validation import read_vectors
 from ..generators.components import join_chunks
-from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions, fit_context
+from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
+from ._before_training import network_shape, plan_phases
 from ._vae_model import (
     VAEModel,
     check_network,
     fit_vae_model,
-    network_shape,
-    plan_phases,
     resolve_training,
     vae_settings,
 )
@@ -87,41 +86,6 @@ class LikelihoodSynthesizer(BaseSynthesizer):
 
 class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
     """Base of the private variational autoencoders; a subclass has the constructor's parameters."""
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generative model of the rows: encoder, decoder and prior.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters contradict one another, or the data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
-        of the classes (of all rows, without classes; none where only the public number of rows is needed) or, with
-        `warm_start_steps`, those of the moments, one for the number of rows where each unit counts 1, and `steps`
-        Poisson-sampled ones, which sample units.
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()
@@ -263,6 +227,10 @@ class PriVAESynthesizer(BaseVAESynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the counts of the classes (of all
+    rows, without classes; none where only the public number of rows is needed) or, with `warm_start_steps`, those of
+    the moments; and `steps` Poisson-sampled ones, which sample units.
+
     A record moves a step by at most ``C1/B + 2 C2/b`` (B the expected batch size, b the number of groups); the paper's
     C2 for 2 C2 is too small, see the page "PriVAE" of the documentation.
 
@@ -337,73 +305,27 @@ class DPVAESynthesizer(BaseVAESynthesizer):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of a fit. ``numpy.inf`` is the non-private reference (a VAE); None spends all that is left of
-        `accountant`.
-    delta : float or None, default=None
-        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
-    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
-    accountant : PrivacyAccountant or None, default=None
-        Accountant that the fit charges; None makes a new one with this budget.
+    epsilon, delta, neighboring, accountant, budget_split, noise, random_state, progress
+        As in `PriVAESynthesizer`: the budget, where it is charged, and the sources of randomness.
+    target, schema, classes, target_type, bounds, on_invalid, image_shape, unit, max_rows_per_unit
+        As in `PriVAESynthesizer`: what is public of the data, and who is protected.
     n_components : int, default=10
         Number of latent dimensions.
     beta : float, default=1.0
         Weight of KL(q(z|x) || p(z)) of each record.
-    likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
-        Distribution of the values of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian;
-        "bernoulli" needs `bounds` that say so. DataFrames have one categorical distribution a column.
-    target, schema, classes, target_type, bounds, on_invalid
-        As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
-        conditional on the class; a numeric one is a column like the others.
-    image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images; the networks are then convolutional.
-    budget_split : dict or None, default=None
-        Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
-        columns; bounds, classes), and the default.
-    training : DPSGD or None, default=None
-        Training of the networks. Default: 500 steps at a `sampling_rate` of .02, a `gradient_bound` of 1, 2000
-        `warm_start_steps` for DataFrames and none for arrays. With these, the networks start from an ordinary training
-        on 40,000 synthetic rows of released moments (as of `MomentSynthesizer`), which take four fifths of the budget;
-        this gives far better samples, and takes longer. The decoder of a table is fitted there to the likelihood of the
-        rows under the prior, too. Networks for images are then dense, and `image_shape` is that of the moments. Default
-        `net`: a `DPNet` of `PriVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99. After a warm start it has
-        300 hidden units, and steps of 3e-4 (tables) or 1e-3 (arrays).
-    checkpoint : str, path or None, default=None
-        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
-        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
-        the file of the model, for ``skdpgen.load``.
-    unit, max_rows_per_unit
-        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
-        With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once.
-    noise : {"secure", "fast"}, default="secure"
-        Source of the noise: a cryptographic generator, or a faster one.
-    random_state : int, RandomState instance or None, default=None
-        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+    likelihood, training, checkpoint
+        As in `PriVAESynthesizer`.
 
     Attributes
     ----------
-    accountant_ : PrivacyAccountant
-        Accountant that the fit charged.
-    card_ : PrivacyCard
-    classes_, class_ratio_ : arrays
-        Released or declared classes and their released shares, with a categorical y or `target`.
-    rest_ratio_ : dict
-        Released share of "other" and of missing values (None) of the target, which are no classes.
-    row_count_ : float
-        Released number of rows; ``sample()`` draws as many.
-    schema_ : Schema
-        DataFrames: schema with the declared or released bounds and categories; y is the last column.
-    summary_ : FitSummary
-        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
-    bounds_ : array of shape (n_features, 2)
-        Arrays: declared or released bounds of each column.
-    model_ : object
-        Released state: codec, encoder, decoder, prior.
+    accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
+        As in `PriVAESynthesizer`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    Notes
+    -----
+    **Privacy.** As in `PriVAESynthesizer`.
 
     Examples
     --------

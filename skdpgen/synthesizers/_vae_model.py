@@ -1,4 +1,4 @@
-"""Private variational autoencoders: their settings, budget, releases and released model."""
+"""Private variational autoencoders: their settings, plan and networks, the released model, and the fit."""
 
 from __future__ import annotations
 
@@ -8,29 +8,33 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..accounting import Phase
-from ..data.frames import FrameRows
+from .._parameters import GroupDivergence
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..generators.components import spread_components
-from ..mechanisms import add_gaussian, histogram
 from ..utils.file_checks import check_size
-from ._budget import COUNT_SHARE, Network, Training, check_device, remaining_share, resolve_sampling
-from ._moment_start import draw_rows, facts_state, release_moments, restore_facts, train_on_rows
+from ._before_training import (
+    encode_rows,
+    learn_codec,
+    network_shape,
+    plan_phases,
+    release_class_counts,
+    sizes_by_counts,
+    with_labels,
+)
+from ._budget import Network, Training, check_device, resolve_sampling
+from ._moment_start import draw_rows, facts_state, release_moments, restore_facts, start_autoencoder
 from ._released import CHUNK_ROWS, ReleasedModel
 
 __all__ = [
     "DEFAULT_AVERAGE",
     "DEFAULT_LEARNING_RATE",
-    "GroupSettings",
     "VAEModel",
     "VAESettings",
-    "encode_rows",
     "fit_vae_model",
-    "has_classes",
     "learn_codec",
     "make_likelihood",
+    "network_shape",
     "plan_phases",
-    "positive_counts",
     "release_class_counts",
     "sizes_by_counts",
     "training_plan",
@@ -47,49 +51,12 @@ _GROUP_SIZE, _GROUP_SHARE = 16, 0.2
 # The default net takes steps as long as noisy gradients allow. An average of the released parameters over about 100
 # steps removes much of the noise.
 DEFAULT_LEARNING_RATE, DEFAULT_AVERAGE = 5e-3, 0.99
-# After a warm start: the share of the moments, which remain most of the model, the rate of the default net, of a table
-# and of an array, and its hidden units, more than where the noise has to teach them everything.
-_MOMENT_SHARE, _TABLE_RATE, _ARRAY_RATE, _REFINED_UNITS = 0.8, 3e-4, 1e-3, 300
+# After a warm start: the rate of the default net, of a table and of an array, and its hidden units, more than where the
+# noise has to teach them everything.
+_TABLE_RATE, _ARRAY_RATE, _REFINED_UNITS = 3e-4, 1e-3, 300
 
 
 # ---- settings -----------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, eq=False)
-class GroupSettings:
-    """The divergence of random groups of records.
-
-    Parameters
-    ----------
-    divergence : str or callable
-    alpha : float
-    n_groups : int or None
-        None follows from the public or released row count.
-    gradient_bound : float or None
-        Norm to which the gradient of one group is clipped; None follows from the released row count.
-    aggregation : {"termwise", "micro", "batch"}
-    """
-
-    divergence: object
-    alpha: float
-    n_groups: int | None = None
-    gradient_bound: float | None = None
-    aggregation: str = "termwise"
-
-    def make(self, expected_group_size=1.0):
-        """The divergence as a module."""
-        from ..nn._divergences import make_divergence
-
-        return make_divergence(self.divergence, expected_group_size)
-
-    @property
-    def smallest(self):
-        """Fewest records of a group."""
-        return self.make().min_group_size
-
-    def count(self, expected_batch_size):
-        """Number of groups of a step; by default by the expected batch size, which is public or released."""
-        return self.n_groups or max(1, int(expected_batch_size // _GROUP_SIZE))
-
-
 @dataclass(frozen=True, eq=False)
 class VAESettings:
     """A variational autoencoder and its training; `start_steps`: on rows of released moments, or None."""
@@ -101,7 +68,7 @@ class VAESettings:
     training: Training
     network: Network
     prior: object = "normal"
-    groups: GroupSettings | None = None
+    groups: GroupDivergence | None = None
     start_steps: int | None = None
 
     def make_prior(self):
@@ -146,8 +113,9 @@ def vae_settings(given, seed):
                     raise ValueError(
                         f'{name}= of GroupDivergence is used only with aggregation="termwise": leave it out'
                     )
-            n_groups = 1
-        shared["groups"] = GroupSettings(divergence, given["alpha"], n_groups, bound, aggregation)
+        shared["groups"] = GroupDivergence(
+            divergence, alpha=given["alpha"], n_groups=n_groups, gradient_bound=bound, aggregation=aggregation
+        )
     start_steps = given.get("warm_start_steps") or None
     return VAESettings(**shared, prior=given.get("prior", "normal"), start_steps=start_steps)
 
@@ -158,7 +126,7 @@ def resolve_training(settings, n_rows, relation, **sizes):
     if settings.groups is None or relation != "replace_one":  # between units it is no text
         return settings
     expected = settings.training.sampling_rate * n_rows
-    n_groups, smallest = settings.groups.count(expected), settings.groups.smallest
+    n_groups, smallest = _group_sizes(settings.groups, expected)
     if expected < n_groups * smallest:
         raise InvalidInputError(
             f"n_groups={n_groups} groups of at least {smallest} need {n_groups * smallest} records a step; "
@@ -167,33 +135,24 @@ def resolve_training(settings, n_rows, relation, **sizes):
     return settings
 
 
+def _group_sizes(groups, expected_batch_size):
+    """Number of groups of a step, and the fewest records of a group that its divergence takes.
+
+    Parameters
+    ----------
+    groups : GroupDivergence
+    expected_batch_size : float
+        Public or released; by default the number of groups follows from it.
+    """
+    from ..nn._divergences import make_divergence
+
+    smallest = make_divergence(groups.kind).min_group_size
+    if groups.aggregation != "termwise":
+        return 1, smallest
+    return groups.n_groups or max(1, int(expected_batch_size // _GROUP_SIZE)), smallest
+
+
 # ---- budget -------------------------------------------------------------------------------------------------------
-def plan_phases(rows, settings, bounds_share, relation, label="training"):
-    """Return the phases of a fit, in the order of their releases; between units the number of rows is private."""
-    learned, from_moments = list(rows.phases(bounds_share)), getattr(settings, "start_steps", None) is not None
-    if not from_moments and (relation != "replace_one" or has_classes(rows)):
-        learned.append(Phase("counts", COUNT_SHARE))
-    rest = remaining_share(learned, f'"bounds": {bounds_share:g} of budget_split leaves nothing to the training')
-    if from_moments:
-        learned += rows.encoder_phases(_MOMENT_SHARE * rest, class_norms=rows.may_have_class_norms)
-        rest *= 1 - _MOMENT_SHARE
-    return [*learned, settings.training.phase(label, rest)]
-
-
-def has_classes(rows):
-    """Whether the model is conditional on classes; public."""
-    if isinstance(rows, FrameRows):
-        return rows.target is not None
-    return rows.labels is not None and not rows.numeric_target
-
-
-def network_shape(rows):
-    """Columns and classes of the network, and whether they are known before levels are learned; public."""
-    if isinstance(rows, FrameRows):
-        return 2 * len(rows.schema), 2 if has_classes(rows) else 0, False
-    return rows.X.shape[1], len(rows.labels.classes or (0, 1)) if has_classes(rows) else 0, True
-
-
 def training_plan(settings, fit, step_size):
     """The DP-SGD plan of a charged fit; its denominators are public or released.
 
@@ -222,8 +181,8 @@ def training_plan(settings, fit, step_size):
     }
     if groups is None:
         return DPSGDPlan(l2_bound=training.gradient_bound, expected_batch_size=expected, **shared), True
-    n_groups = groups.count(expected)
-    floor = float(n_groups * groups.smallest)
+    n_groups, smallest = _group_sizes(groups, expected)
+    floor = float(n_groups * smallest)
     enough, shared["expected_batch_size"] = expected >= floor, max(expected, floor)
     if groups.aggregation != "termwise":
         bound = training.gradient_bound
@@ -248,6 +207,7 @@ def make_likelihood(name, widths=None):
 def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_text=""):
     """The net of the settings, or the default."""
     from ..nn import DPNet, ParameterAverage, PriVAEModule, TableLikelihood
+    from ..nn._divergences import make_divergence
 
     groups = settings.groups
     expected = 1.0 if plan is None else plan.expected_batch_size / getattr(plan, "n_groups", 1)
@@ -266,7 +226,7 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
         n_latent=settings.n_components,
         likelihood=likelihood,
         prior=settings.make_prior(),
-        divergence=None if groups is None else groups.make(expected),
+        divergence=None if groups is None else make_divergence(groups.kind, expected),
         alpha=0.0 if groups is None else groups.alpha,
         beta=settings.beta,
         n_labels=n_labels,
@@ -292,7 +252,7 @@ def check_network(settings, n_features, n_labels, exact):
         dimension; a divergence that is not one finite number, or that reaches other groups.
     """
     from ..nn import PriVAEModule
-    from ..nn._divergences import check_divergence
+    from ..nn._divergences import check_divergence, make_divergence
     from ..nn._dp_net import check_template
     from ..nn._priors import check_prior
 
@@ -300,7 +260,7 @@ def check_network(settings, n_features, n_labels, exact):
     check_device(settings.network.device)
     check_prior(settings.make_prior(), settings.n_components)
     if settings.groups is not None:
-        check_divergence(settings.groups.make(), settings.n_components)
+        check_divergence(make_divergence(settings.groups.kind), settings.n_components)
     net = make_net(settings, n_features, n_labels, make_likelihood("gaussian"))
     width = n_features + n_labels
     check_modules(net, PriVAEModule, lambda module: module, settings, width, exact, groups=settings.groups is not None)
@@ -524,39 +484,6 @@ def _prior_of(state, n_latent):
 
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
-def learn_codec(rows, fit):
-    """Release what was not declared of the rows; return the codec."""
-    found = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring)
-    return found[0] if isinstance(rows, FrameRows) else found
-
-
-def encode_rows(rows, codec, settings):
-    """Encode the rows for a network.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    codec : ArrayCodec or FrameCodec
-        Released by `learn_codec`, now or before.
-    settings : VAESettings
-
-    Returns
-    -------
-    x : float32 array of shape (n_samples, n_features + n_classes)
-    classes : int array of shape (n_samples,) or None
-        Negative for rows of no class.
-    likelihood : str
-    widths : array or None
-        Levels of each block of a table.
-    """
-    if isinstance(rows, FrameRows):
-        return rows.one_hot_with_labels(codec), codec.codes(rows.frame)[1], "table", codec.n_levels
-    likelihood = settings.likelihood
-    if likelihood == "auto":
-        likelihood = "bernoulli" if (codec.box[0] >= 0).all() else "gaussian"
-    return rows.scaled_with_labels(codec), rows.codes, likelihood, None
-
-
 def _release_facts(rows, settings, fit):
     """Make the releases before the training: facts that were not declared, and moments or counts of the classes.
 
@@ -578,66 +505,10 @@ def _release_facts(rows, settings, fit):
     return codec, encoded, release_class_counts(codec, len(x), classes, fit, rows.unit_sizes), None
 
 
-def release_class_counts(codec, n_rows, classes, fit, unit_sizes=None):
-    """Release how many rows each class has, or how many rows there are; ones where the plan counts nothing.
-
-    Parameters
-    ----------
-    codec : ArrayCodec or FrameCodec
-    n_rows : int
-        Private.
-    classes : int array of shape (n_rows,) or None
-        Codes of the classes; private.
-    fit : ChargedFit
-    unit_sizes : int array of shape (n_rows,), default=None
-        Where units count 1, the number of rows used of the unit of each row; a row then counts about one over it.
-
-    Returns
-    -------
-    array of shape (n_classes,), or (1,) without classes
-    """
-    if "counts" not in fit.noise:
-        return np.ones(1)
-    cells = np.zeros(n_rows, dtype=np.int64) if classes is None else classes
-    counts = histogram(cells, max(codec.n_classes, 1), unit_sizes)
-    return add_gaussian(counts, fit.noise["counts"], fit.rng, fit.neighboring)
-
-
-def sizes_by_counts(counts, rows, fit, moments=None):
-    """Numbers that follow from the released counts of the classes.
-
-    Returns
-    -------
-    row_count : float
-        Released number of rows, or the public one; that of `moments` where they have it.
-    weights : array of shape (n_classes,)
-        Of the classes in a sample: see `positive_counts`.
-    step_size : float
-        Rows, or units where each counts 1, of which `sampling_rate` draws a step.
-    """
-    counted = max(1.0, float(counts.sum()))
-    if moments is not None and "row_count" in fit.plan.noise_multipliers:  # released once, with the moments
-        row_count = moments.row_count
-    else:
-        row_count = fit.sample_size(rows, counted)
-    return row_count, positive_counts(counts), fit.step_size(row_count, counted)
-
-
-def positive_counts(counts, n_parts=1):
-    """Released counts, none of them below a thousandth of all, in each of `n_parts`: noise may make them negative."""
-    return np.maximum(counts, max(1e-3 * float(np.abs(counts).sum()) / n_parts, 1e-9))
-
-
 def _restore_facts(rows, settings, state):
     """What `_release_facts` returned, by the releases in a checkpoint."""
     codec, counts, moments = restore_facts(rows, state)
     return codec, encode_rows(rows, codec, settings), counts, moments
-
-
-def _with_labels(x, classes, codec):
-    """Rows as the network takes them: with the one-hot class at the end, where there are classes."""
-    labels = classes[:, None] == np.arange(codec.n_classes)
-    return np.concatenate([x, labels], axis=1, dtype=np.float32)
 
 
 def fit_vae_model(rows, settings, fit):
@@ -678,8 +549,8 @@ def fit_vae_model(rows, settings, fit):
     net.fit_file = fit.checkpoint
     net.initialize()
     if moments is not None and (fit.checkpoint is None or fit.checkpoint.training is None):
-        synthetic = _with_labels(*draw_rows(moments, fit.stream), codec)
-        train_on_rows(net.module_, synthetic, settings.start_steps, settings.network)
+        synthetic = with_labels(*draw_rows(moments, fit.stream), codec)
+        start_autoencoder(net.module_, synthetic, settings.start_steps, settings.network)
     net.partial_fit(x, groups=rows.unit_codes)
     module = net.module_.cpu().eval()
     module.divergence = None  # a function of the user's own has no place in a released model

@@ -10,7 +10,7 @@ import skdpgen
 from skdpgen import MomentSynthesizer, PrivacyAccountant, Schema
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators.product_mixture import fit_tables
-from skdpgen.synthesizers import _second_release
+from skdpgen.synthesizers import _frame_model
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 from skdpgen.utils.watching import watch_releases
 
@@ -396,7 +396,7 @@ def test_the_share_of_triples_is_spent_once_whether_the_noise_hides_them_or_not(
     """On them, or on the moments again: what decides is known before either is released."""
     released = []
     with pytest.MonkeyPatch.context() as patch, watch_releases(lambda *release: released.append(release[0].shape)):
-        patch.setattr(_second_release, limit, value)
+        patch.setattr(_frame_model, limit, value)
         patch.setitem(fit_tables.__kwdefaults__, "n_iter", 2)
         fitted = MomentSynthesizer(20.0, schema=SCHEMA).fit(FRAME)
     charged = [row.count for charge in fitted.accountant_.charges for row in charge.releases]

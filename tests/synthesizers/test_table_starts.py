@@ -153,7 +153,7 @@ def test_the_decoder_learns_dependencies_that_the_bound_alone_misses(monkeypatch
         if kind == "bound alone":
             monkeypatch.setattr(_moment_start._PriorLikelihood, "estimate", lambda self, normals: 0.0)
         own = module(divergence="mmd")
-        _moment_start.train_on_rows(own, x, 300, NETWORK)
+        _moment_start.start_autoencoder(own, x, 300, NETWORK)
         found[kind] = dependence(own)
     assert found["both"] > 0.6
     assert found["both"] > found["bound alone"] + 0.1

@@ -1,20 +1,47 @@
-"""What P3GM and Moment share: rows given the values of some columns, and constraints as a parameter."""
+"""What P3GM and Moment share: their released models, scores, rows given the values of some columns, constraints."""
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .._parameters import UNIT_CONSTRAINTS
 from ..generators.components import join_chunks
+from ..utils.validation import MOST_UNITS, Interval, StrOptions
+from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._moment_start import model_of
 from ._synthetic_units import SyntheticUnitsMixin
 
-__all__ = ["CONSTRAINTS", "ConditionalSamplingMixin"]
+__all__ = ["MOMENT_CONSTRAINTS", "BaseMomentSynthesizer"]
 
-# The parameters that the mixin reads.
-CONSTRAINTS = {"constraints": [str, list, tuple, None]}
+# Of the parameters that both have.
+MOMENT_CONSTRAINTS = {
+    **DATA_CONSTRAINTS,
+    **UNIT_CONSTRAINTS,
+    "l2_bound": [Interval(Real, 0, None, closed="neither"), None],
+    "constraints": [str, list, tuple, None],
+    "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"}), None],
+}
 
 
-class ConditionalSamplingMixin(SyntheticUnitsMixin):
-    """`sample` and `sample_chunks` with `given` and `units`, for synthesizers with the parameters `CONSTRAINTS`."""
+class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
+    """Base of the synthesizers whose model is of released moments: `sample` takes `given` and `units`."""
+
+    @staticmethod
+    def _model_from_state(state):
+        return model_of(state)
+
+    def score(self, X, y=None):
+        """Return the mean log-likelihood of rows, or the ELBO where a network replaces the decoder (higher is better).
+
+        With ``decoder="features"`` it is that of the released Gaussians, before images are moved.
+
+        It is computed from the rows given without protection: do not publish it.
+        """
+        check_is_fitted(self)
+        return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))
 
     def sample(self, n_samples=None, *, y=None, class_ratio=None, given=None, units=None, random_state=None):
         """Draw synthetic rows: post-processing, which charges nothing.
