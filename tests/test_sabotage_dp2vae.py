@@ -278,7 +278,7 @@ MUTANTS = [
         KEPT,
         (
             _dp2vae_model.fit_dp2vae_model,
-            after("$x, $classes, $width = _encoded($rest)", "seen = $x"),
+            after("$x, $classes, $n_levels = training_rows($rows, $codec)", "seen = $x"),
             after("$model = DP2VAEModel($codec, $decoder.cpu().eval(), $rest)", "$decoder.rows = seen"),
         ),
     ),

@@ -22,7 +22,7 @@ from ..utils.progress import shows_bars
 from ..utils.validation import StrOptions
 from ._array_model import ArrayModel, fit_array_model
 from ._base import TRAINING_CONSTRAINTS, LatentTransformerMixin
-from ._before_training import encode_rows, with_labels
+from ._before_training import check_likelihood, encode_rows, with_labels
 from ._budget import (
     MomentSettings,
     Network,
@@ -310,18 +310,14 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
 
     def _read(self, X, y, groups, parameters):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
-        prior, likelihood = parameters["prior"], parameters["likelihood"]
+        prior = parameters["prior"]
         rows = validate_input(self, X, y, groups, conditional=prior in ("auto", "class_conditional"))
+        check_likelihood(parameters["likelihood"], rows)
         if isinstance(rows, FrameRows):
-            if likelihood != "auto":
-                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
             if not rows.source.in_memory and (prior == "mixture" or parameters["decoder"] == "net"):
                 raise InvalidInputError('prior="mixture" and decoder="net" need the rows in memory, as one DataFrame')
             classes = rows.target is not None
         else:
-            lowest = None if rows.bounds is None else rows.bounds[0]
-            if likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
-                raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
             classes = rows.conditional and rows.labels is not None and not rows.numeric_target
             rows.check_components(parameters["n_components"])
         if prior == "class_conditional" and not classes:

@@ -13,7 +13,7 @@ from ..data.validation import read_vectors
 from ..generators.components import join_chunks
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
-from ._before_training import network_shape, plan_phases
+from ._before_training import check_likelihood, network_shape, plan_phases
 from ._vae_model import (
     VAEModel,
     check_network,
@@ -52,13 +52,7 @@ class LikelihoodSynthesizer(BaseSynthesizer):
     def _read(self, X, y, groups=None):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""
         rows = read_vectors(self, X, y, groups, images=bool(flat_parameters(self).get("warm_start_steps")))
-        if isinstance(rows, FrameRows):
-            if self.likelihood != "auto":
-                raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
-            return rows
-        lowest = None if rows.bounds is None else rows.bounds[0]
-        if self.likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
-            raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
+        check_likelihood(self.likelihood, rows)
         return rows
 
     def score_samples(self, X, y=None, *, n_importance=1):
