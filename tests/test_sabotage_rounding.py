@@ -6,6 +6,7 @@ import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_noise_and_plan
 import test_noise_of_steps
+import test_scaling_blocks
 from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen._base import PrivateEstimator
@@ -14,6 +15,7 @@ from skdpgen.dpsgd import _plan
 from skdpgen.model_selection import PrivateSearchCV
 from skdpgen.synthesizers import DP2VAESynthesizer
 from skdpgen.synthesizers._gs_wgan import GradientReleases
+from skdpgen.utils import blocks
 
 LATTICE = Claim(test_noise_and_plan.the_clip_leaves_room_for_the_lattice_of_large_noise)
 REFUSED = {
@@ -21,6 +23,7 @@ REFUSED = {
     for name in test_noise_of_steps.TRAINED
 }
 SEARCH = Claim(test_noise_of_steps.noise_of_a_candidate_that_is_too_large_is_refused_before_the_charge)
+PRODUCT = Claim(test_scaling_blocks.an_exact_product_of_many_terms_is_one_function_of_each_row)
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -63,6 +66,17 @@ MUTANTS = [
         "noise of candidates that is refused after the charge",
         [SEARCH],
         (PrivateSearchCV._prepare, ("$e._planned($X, $y, CalibratedFit($fit), $g)", "pass")),
+    ),
+    # ---- products
+    (
+        "products of any number of terms in one sum",
+        [PRODUCT],
+        (blocks.exact_product, ("$rows[:, :_TERMS] @ $m[:_TERMS]", "$rows @ $m"), ("range($a, $b, $c)", "()")),
+    ),
+    (
+        "entries of any size in an exact product",
+        [PRODUCT],
+        (blocks.exact_product, ("np.clip($r, $low, $high, out=$r)", "pass")),
     ),
 ]
 
