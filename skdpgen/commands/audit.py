@@ -149,6 +149,8 @@ def _refuse_unused(arguments, one_training):
     given = vars(arguments)
     if one_training:
         unused, reason = _OF_FITS, "DPNet is audited by trainings among canaries: give --canaries, or --fits"
+        if arguments.fits is not None:
+            unused, reason = (*_OF_FITS, "canaries"), "with --fits each training of DPNet has one canary"
     elif arguments.plan:
         unused, reason = ("canaries", "noise_scale"), "a plan only tells what the audit would cost and show"
     else:
