@@ -236,7 +236,7 @@ def _audit_training(settings, arguments):
     plan = kind(noise_multiplier=noise, expected_batch_size=rate * canaries / 2, **given)
     options = {"confidence": arguments.confidence, "noise_scale": arguments.noise_scale}
     if arguments.fits is None:
-        result = audit_training(plan, delta=delta, canaries=canaries, **options)
+        result = audit_training(plan, delta=delta, canaries=canaries, progress=not arguments.quiet, **options)
     else:
         result = audit_trainings(plan, delta=delta, trainings=arguments.fits, progress=not arguments.quiet, **options)
     if arguments.json:
