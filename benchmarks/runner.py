@@ -86,7 +86,11 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
     planned = [(part, list(cells_of(part, own)), figure) for part, own, figure in plan(benchmark, options)]
     if output is not None and not only_finished:
         _end_line(output)
-    run = _Run(_finished(output, [cell for _, cells, _ in planned for cell in cells]), None if only_finished else output, only_finished)
+    run = _Run(
+        _finished(output, [cell for _, cells, _ in planned for cell in cells]),
+        None if only_finished else output,
+        only_finished,
+    )
     results = [result for part in planned for result in run.part(*part)]
     if run.first is not None:
         total = sum(len(cells) for _, cells, _ in planned)

@@ -247,7 +247,8 @@ class PlannedTable:
             said.append(f"{ASSUMED_CLASSES} classes in a learned target")
         if self.tables and (maybe := [label for label in RESPENT if label in plan.noise_multipliers]):
             said.append(
-                f"{', '.join(maybe)} released (else the share is spent on the moments: errors of counts are at most these)"
+                f"{', '.join(maybe)} released (else the share is spent on the moments: errors of counts are at most "
+                "these)"
             )
         return tuple(said)
 
