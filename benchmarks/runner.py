@@ -86,7 +86,11 @@ def run_benchmark(name, *, output=None, only_finished=False, **options):
     planned = [(part, list(cells_of(part, own)), figure) for part, own, figure in plan(benchmark, options)]
     if output is not None and not only_finished:
         _end_line(output)
-    run = _Run(_finished(output), None if only_finished else output, only_finished)
+    run = _Run(
+        _finished(output, [cell for _, cells, _ in planned for cell in cells]),
+        None if only_finished else output,
+        only_finished,
+    )
     results = [result for part in planned for result in run.part(*part)]
     if run.first is not None:
         total = sum(len(cells) for _, cells, _ in planned)
@@ -216,9 +220,14 @@ def _end_line(output):
                 file.write(b"\n")
 
 
-def _finished(output):
-    """Results of the cells that a file holds complete, by key."""
+def _finished(output, planned=()):
+    """Results of the cells that a file holds complete, by key.
+
+    A line that lacks a parameter was written before the function had it: the run was that of its default. The defaults
+    are those of the functions of the `planned` cells.
+    """
     cells, complete = {}, {}
+    defaults = {cell.key["run"]: _single_defaults(cell.function) for cell in planned}
     if output is None or not os.path.exists(output):
         return complete
     with open(output, encoding="utf-8") as file:
@@ -232,13 +241,24 @@ def _finished(output):
             cell = dict(record["cell"])
             # results of earlier versions name the module of the function too
             cell["run"] = cell["run"].rpartition(":")[2]
-            key = _line(cell)
+            key = _line({**defaults.get(cell["run"], {}), **cell})
             if record["part"] == 0:  # what a stopped run had of it does not count
                 cells[key] = []
             cells.setdefault(key, []).append(record)
             if record["complete"]:
                 complete[key] = cells.pop(key)
     return complete
+
+
+def _single_defaults(function):
+    """Defaults of a function that are the same in all its cells; those of several cells say nothing of one."""
+    found = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        default = parameter.default
+        several = name in AXES and isinstance(default, (tuple, list, range)) and len(default) != 1
+        if default is not parameter.empty and name not in _SILENT and not several:
+            found[name] = default
+    return found
 
 
 def _line(record):

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from ._parameters import ParameterObject, check_nested, check_split, read_unit, refuse_moved, share_of
 from ._types import NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
+from .accounting._calibration import check_noise_of_steps
 from .accounting._facts import array_columns, declared_facts
 from .accounting._reservation import CalibratedFit, PhaseRecorder
 from .exceptions import PrivacyLeakWarning
@@ -223,6 +224,14 @@ class PrivateEstimator(BaseEstimator):
         """Share of the budget of an entry of `budget_split`, "bounds" or "clusters"."""
         return share_of(self.budget_split, name)
 
+    def _check_share(self, learned):
+        """Refuse a share of the budget for what is learned, where nothing is: it would do nothing."""
+        if "bounds" in (self.budget_split or {}) and not learned:
+            raise ValueError(
+                '"bounds" of budget_split= is the share of what is learned, and all of it is declared: leave it out; '
+                "nothing was charged"
+            )
+
     def _forget_fit(self, parameters):
         """Delete all that is neither a parameter nor a setting of the caller: the results of an earlier fit."""
         for name in set(vars(self)).difference(parameters, _SETTINGS):
@@ -298,7 +307,7 @@ class PrivateEstimator(BaseEstimator):
         """
         phases = [phase for phase in phases if phase.share > 0]
         try:
-            return accountant.calibrate(
+            plan = accountant.calibrate(
                 phases,
                 # the ledger names each release, in this order
                 label=f"{type(self).__name__}: {', '.join(phase.label for phase in phases)}",
@@ -312,6 +321,10 @@ class PrivateEstimator(BaseEstimator):
             rates = [f"sampling_rate={phase.sampling_rate:g}" for phase in phases if phase.sampling_rate is not None]
             given = ", ".join([f"epsilon={self.epsilon}", f"delta={self.delta}", f"steps={steps}", *rates])
             raise ValueError(f"no noise can be computed for {given}; nothing was charged") from error
+        for phase in plan.phases:
+            if phase.sampling_rate is not None and phase.mechanism == "poisson_gaussian":  # steps of DP-SGD
+                check_noise_of_steps(plan.noise_multipliers[phase.label])
+        return plan
 
     def _charge(self, accountant, plan, reservation=None):
         """Charge the whole fit, then return the noise generator for its releases.

@@ -30,7 +30,8 @@ def test_a_table_is_planned_from_its_schema_alone(tmp_path, capsys):
     assert main(["budget", "--schema", str(tmp_path / "s.json"), "--target", "sex", "--rows", "5000"]) == 0
     shown = capsys.readouterr().out
     assert "moments" in shown
-    assert "assumed: 5000 rows; 10 categories in a column of learned categories\n" in shown
+    assert "assumed: 5000 rows; 10 categories in a column of learned categories; " in shown
+    assert "errors of counts are at most these" in shown
     assert "add_or_remove_one: epsilon 1 at delta 1e-05" in shown
     assert "rows in the noise" not in shown
     kinds = [line.split("  ")[0] for line in shown.splitlines()]

@@ -86,6 +86,26 @@ def test_an_exact_product_does_not_hang_on_the_place_of_a_row(rng, shape):
     np.testing.assert_array_equal(exact_product(X[:, order], matrix[order]), whole)
 
 
+def an_exact_product_of_many_terms_is_one_function_of_each_row():
+    """Entries as large as they may be: the sums of 2**11 products reach 2**53 steps, and those of more lie beyond."""
+    draws = np.random.default_rng(0)
+    for n_terms in (2**11, 20_000):
+        matrix = draws.uniform(0.9, 1.0, (n_terms, 3))
+        X = draws.uniform(3.9, 4.5, (40, n_terms))
+        whole = exact_product(X, matrix)
+        for n in (1, 2, 3, 17):
+            np.testing.assert_array_equal(exact_product(X[-n:], matrix), whole[-n:])
+        steps = np.rint(np.minimum(X, 4.0) * 2.0**18).astype(np.int64), np.rint(matrix * 2.0**22).astype(np.int64)
+        expected = np.zeros((40, 3))
+        for first in range(0, n_terms, 2**11):  # by whole numbers of 64 bits, which are never rounded
+            expected += (steps[0][:, first : first + 2**11] @ steps[1][first : first + 2**11]).astype(np.float64)
+        np.testing.assert_array_equal(whole, expected * 2.0**-40)
+
+
+def test_an_exact_product_of_many_terms_is_one_function_of_each_row():
+    an_exact_product_of_many_terms_is_one_function_of_each_row()
+
+
 def test_images_are_filtered_by_sums_that_are_not_rounded(rng):
     """All are whole numbers of one step, below 2**53 of them: no order of additions shows."""
     public = RowScaling(np.zeros(784), np.full(784, 255.0), 28.0)

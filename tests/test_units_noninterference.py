@@ -153,6 +153,17 @@ def test_a_person_moves_no_release_of_an_array_by_more_than_it_claims(name, rela
         check_noninterference(made, many, few, rows=joining)
 
 
+def test_data_sets_with_units_in_common_are_not_compared():
+    many, few, joining = _array_data()
+    made = DPPCA(2, unit=PrivacyUnit(None, 3))
+    shared = (*few[:2], np.where(few[2] == 105, many[2][0], few[2]))
+    with pytest.raises(ValueError, match="give them different identifiers"):
+        check_noninterference(made, many, shared, rows=joining)
+    for ids in (np.full(5, many[2][3]), np.full(5, few[2][3]), np.arange(500, 505)):
+        with pytest.raises(ValueError, match="one unit, whose identifier is in neither data set"):
+            check_noninterference(made, many, few, rows=(*joining[:2], ids))
+
+
 def _in_chunks(frame):
     """Three chunks, sorted by unit: the second begins and ends within the rows of one."""
     frame = frame.sort_values("pid", kind="stable", ignore_index=True)

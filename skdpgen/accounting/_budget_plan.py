@@ -157,7 +157,7 @@ class BudgetPlan:
         assumed = [
             f"{int(n_rows)} {counted}",
             *dict.fromkeys(units),
-            *(text for plan in tables for text in plan.table.assumptions),
+            *(text for plan in tables for text in plan.table.assumptions(plan)),
         ]
         curve = tuple((d, epsilon_pld(plans, d, relation)) for d in _DELTAS)
         epsilon = epsilon_pld(plans, delta, relation)

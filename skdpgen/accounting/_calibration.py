@@ -14,6 +14,7 @@ from dp_accounting import DpEvent
 from scipy.optimize import brentq
 
 from .._types import BoundedUnit, UnitRelation, check_neighboring
+from ..exceptions import InvalidInputError
 from ._events import SUBSET_MECHANISMS, Charge, Release, checked_release, event_of, non_private_event, releases
 from ._pricing import COARSE, FINE, check_delta, check_epsilon, combine, epsilon_of, gaussian_mu
 from ._renyi import rdp_at
@@ -23,6 +24,7 @@ __all__ = [
     "FitPlan",
     "Phase",
     "calibrate",
+    "check_noise_of_steps",
     "check_phases",
     "make_plan",
     "noise_multiplier_for",
@@ -34,6 +36,9 @@ __all__ = [
 _AIM, _ACCEPT = 2.5e-4, 1e-3
 _MOST_FINE = 4
 _FARTHEST = 35.0
+# Largest noise of a step of DP-SGD, in the bound of its sum. Sums are rounded to a lattice that widens with the noise:
+# see `slack_of_sums` in `dpsgd._plan`, which sets gradients aside half of their bound at this noise.
+_MOST_NOISE_OF_STEPS = 2.0**14
 # Step in which the bracket of a search by RDP grows.
 _STRIDE = 0.5
 
@@ -391,6 +396,21 @@ def check_phases(phases: Iterable[Phase]) -> tuple[Phase, ...]:
     if twice:
         raise ValueError(f"phase labels must differ; found twice: {twice}")
     return phases
+
+
+def check_noise_of_steps(noise_multiplier):
+    """Refuse noise so large that gradient sums, rounded to its lattice, may move by more than their bound.
+
+    Raises
+    ------
+    InvalidInputError
+    """
+    if not noise_multiplier <= _MOST_NOISE_OF_STEPS:
+        raise InvalidInputError(
+            f"noise of {noise_multiplier:.2g} times the bound of a step is too large for gradients, which are lost "
+            f"where sums are rounded (at most {_MOST_NOISE_OF_STEPS:.0f}): raise epsilon or delta, or reduce steps or "
+            "sampling_rate"
+        )
 
 
 def calibrate(

@@ -408,7 +408,7 @@ class PrivacyCard:
             raise ValueError("the sampler stated is not that of the fit's events")
         if card["private"] and (math.isinf(ledger["epsilon"]) or not proves_privacy(entries)):
             raise ValueError("the card says that the fit is private, and its ledger says that it is not")
-        _check_candidates(card["fit"]["label"], card["public_assumptions"])
+        _check_candidates(fit["charges"], card["fit"]["label"], card["public_assumptions"])
         return {
             "private": card["private"],
             "neighboring": neighboring,
@@ -589,16 +589,24 @@ def _replay(rule: PrivacyFilter, entries: Sequence[Entry]) -> None:
         raise ValueError(f"ledger: its rule would have refused {which}, or one before it: {error}") from None
 
 
-def _check_candidates(label: str, assumptions: Sequence[str]) -> None:
-    """Refuse the card of a search that does not list all candidates: the cost assumes a list fixed in advance."""
+def _check_candidates(charges: Sequence[Charge], label: str, assumptions: Sequence[str]) -> None:
+    """Refuse the card of a search that does not list all candidates: the cost assumes a list fixed in advance.
+
+    A search is what made a random number of runs: its event says so, whatever its label is. Candidates with equal
+    releases are one alternative of that event, and the score is another, so there are at least as many candidates as
+    alternatives but one.
+    """
+    repeated = [row.repeated for charge in charges for row in charge.releases if row.repeated is not None]
     # where the search has learned how many rows of a unit it uses, the name of the estimator comes last
     named = re.fullmatch(r"PrivateSearchCV: .*, (\d+) candidates( of .*)?", label, flags=re.DOTALL)
-    if named is None:
+    if named is None and not repeated:
         return
-    n = int(named[1])
     listed = [m for text in assumptions if (m := re.match(r"candidate (\d{1,9}) of (\d{1,9}): ", text))]
-    if len(listed) != n or any((int(m[1]), int(m[2])) != (k, n) for k, m in enumerate(listed, start=1)):
-        raise ValueError(f"the search had {n} candidates, and the card does not list each of them")
+    fewest = max([1, *(len(repetition.alternatives) - 1 for repetition in repeated)])
+    n = max(len(listed), fewest) if named is None else int(named[1])
+    if len(listed) != n or n < fewest or any((int(m[1]), int(m[2])) != (k, n) for k, m in enumerate(listed, start=1)):
+        at_least = "at least " * (named is None)
+        raise ValueError(f"the search had {at_least}{n} candidates, and the card does not list each of them")
 
 
 # ---- JSON ----------------------------------------------------------------------------------------

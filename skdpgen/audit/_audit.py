@@ -540,7 +540,17 @@ _MOST_NOISE, _BISECTIONS = 4.0, 8
 _BEFORE = 0.2
 
 
-def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidence=0.95, noise_scale=1.0, rng=None):
+def audit_training(
+    plan,
+    *,
+    delta=1e-5,
+    canaries=20_000,
+    guesses=None,
+    confidence=0.95,
+    noise_scale=1.0,
+    rng=None,
+    progress=False,
+):
     """Bound epsilon of DP-SGD from below by one training in which each of many canaries is included
     with probability 1/2, independently.
 
@@ -563,6 +573,8 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
         Noise of the training over that of the plan; with 0.5 the claim is to be refuted.
     rng : numpy.random.Generator or None, default=None
         Source of the choice of the canaries that are included; None: seeded by the operating system.
+    progress : bool, default=False
+        Whether to show a bar of the steps on a terminal.
 
     Returns
     -------
@@ -607,7 +619,7 @@ def audit_training(plan, *, delta=1e-5, canaries=20_000, guesses=None, confidenc
     trained = dataclasses.replace(plan, noise_multiplier=plan.noise_multiplier * noise_scale)
     unit = None if plan.unit is None else plan.unit.name
     PrivacyAccountant(math.inf, neighboring=plan.neighboring, unit=unit).charge(trained, "audit of a training")
-    scores = _train(trained, plan, chosen)
+    scores = _train(trained, plan, chosen, progress)
     order = np.argsort(scores)
     low, high = order[: guesses // 2], order[canaries - (guesses - guesses // 2) :]
     correct = int((~chosen[low]).sum() + chosen[high].sum())
@@ -644,7 +656,7 @@ def check_plan(plan, confidence, noise_scale):
         raise ValueError(f"noise_scale must be positive; got {noise_scale!r}")
 
 
-def _train(plan, claimed, chosen):
+def _train(plan, claimed, chosen, progress=False):
     """Log-likelihood ratio of each canary, under the noise that is claimed."""
     from ..nn import DPNet
     from ..nn._modules import CanaryModule
@@ -653,6 +665,7 @@ def _train(plan, claimed, chosen):
 
     def watcher(gradient, sd, kind):
         scores[:] += scores_of_steps(gradient / reach, claimed.noise_std / reach, claimed.sampling_rate)
+        bar.update()
 
     net = DPNet(
         CanaryModule,
@@ -664,7 +677,8 @@ def _train(plan, claimed, chosen):
     )
     # a unit of several rows is a canary with as many equal rows as are used
     rows = np.repeat(np.flatnonzero(chosen), 1 if plan.unit is None else plan.unit.max_rows)
-    with watch_releases(watcher):
+    shown = {"file": sys.stderr, "disable": None if progress else True}
+    with tqdm(total=int(plan.steps), desc="audit", unit="step", **shown) as bar, watch_releases(watcher):
         net.fit(rows[:, None], groups=None if plan.unit is None else rows)
     return scores
 

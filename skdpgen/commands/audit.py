@@ -148,6 +148,8 @@ def _refuse_unused(arguments, one_training):
     given = vars(arguments)
     if one_training:
         unused, reason = _OF_FITS, "DPNet is audited by trainings among canaries: give --canaries, or --fits"
+        if arguments.fits is not None:
+            unused, reason = (*_OF_FITS, "canaries"), "with --fits each training of DPNet has one canary"
     elif arguments.plan:
         unused, reason = ("canaries", "noise_scale"), "a plan only tells what the audit would cost and show"
     else:
@@ -233,7 +235,7 @@ def _audit_training(settings, arguments):
     plan = kind(noise_multiplier=noise, expected_batch_size=rate * canaries / 2, **given)
     options = {"confidence": arguments.confidence, "noise_scale": arguments.noise_scale}
     if arguments.fits is None:
-        result = audit_training(plan, delta=delta, canaries=canaries, **options)
+        result = audit_training(plan, delta=delta, canaries=canaries, progress=not arguments.quiet, **options)
     else:
         result = audit_trainings(plan, delta=delta, trainings=arguments.fits, progress=not arguments.quiet, **options)
     if arguments.json:

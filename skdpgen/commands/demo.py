@@ -46,6 +46,8 @@ def add(command):
 
 def run(arguments):
     """Fit P3GM, write synthetic rows, a picture and a privacy card, and print the ledger and a score on real rows."""
+    if arguments.data is not None and arguments.dataset != "adult":
+        raise ValueError(f"--data is the folder of Adult, and --dataset {arguments.dataset} comes with scikit-learn")
     folder = Path(arguments.output)
     folder.mkdir(parents=True, exist_ok=True)
     written = []

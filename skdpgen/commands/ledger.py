@@ -20,6 +20,8 @@ def add(command):
 def run(arguments):
     from .. import PrivacyAccountant
 
+    if arguments.all and arguments.json:
+        raise ValueError("--json lists all fits: leave out --all")
     accountant = PrivacyAccountant(ledger=arguments.ledger)
     found = accountant.verify()
     fits, left = accountant.fits(), accountant.remaining()

@@ -37,7 +37,7 @@ from ..tabular import (
     validate_frame,
 )
 from ..tabular._constraints import constraint_texts
-from ..tabular._construction import Construction, check_equalities
+from ..tabular._construction import Construction, check_equalities, warn_of_contradictions
 from ..tabular._formats import type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers, split_keys
@@ -723,6 +723,7 @@ def _construction(schema, constraints, targets, constant=()):
         return None
     construction = Construction.of(schema.constrain(*given), targets, constant)
     check_equalities(construction)
+    warn_of_contradictions(construction)
     kept = [text for text in construction.table.constraints if text in declared or text in construction.texts]
     if len(kept) < len(construction.table.constraints):  # what is drawn again may change after the fit
         construction = Construction.of(replace(schema, constraints=tuple(kept)), targets, constant)

@@ -14,6 +14,8 @@ from ._seeding import generator_states, torch_seeded
 
 __all__ = ["check_module", "check_optimizer", "choose_path"]
 
+# Of the proof of `slack_of_sums`: each may be rounded by a step of the lattice.
+_MOST_PARAMETERS = 2**30
 # Dummy examples: one record, another one beside it, and a third whose presence changes the batch size.
 _EXAMPLES = 3
 # Draws of dropout that are compared: a single one may drop the units that mix records.
@@ -29,7 +31,8 @@ def check_module(module: nn.Module):
     ------
     ValueError
         For BatchNorm in all its forms, layers with running statistics, `max_norm` and `scale_grad_by_freq`
-        embeddings, lazy modules, parameters that are not float32 or float64, and no trainable parameter at all.
+        embeddings, lazy modules, parameters that are not float32 or float64, no trainable parameter at all, and more
+        than 2**30 of them.
     """
     check_layers(module)
     trainable = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
@@ -38,6 +41,11 @@ def check_module(module: nn.Module):
     for name, p in trainable:
         if p.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"parameter {name} is {p.dtype}; gradients are clipped in float32 or float64 alone")
+    if sum(p.numel() for _, p in trainable) > _MOST_PARAMETERS:
+        raise ValueError(
+            f"the module has more than {_MOST_PARAMETERS} trainable parameters: rounding of their gradients is not "
+            "bounded"
+        )
 
 
 def check_layers(module: nn.Module):

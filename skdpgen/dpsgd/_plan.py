@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from .._parameters import PrivacyUnit
 from .._types import BoundedUnit, check_neighboring
 from ..accounting import epsilon_pld, non_private_event, poisson_gaussian_event
+from ..accounting._calibration import check_noise_of_steps
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.validation import convert_fields
 from ._clipping import ClippedSum, PartedSum
@@ -213,19 +214,27 @@ def slack_of_sums(n_terms, noise_multiplier, rounding=2.0**-20) -> float:
     In float32 the other terms of a sum may be rounded differently once a record joins, because it moves their places in
     the batch. The relative error of each term is taken as 2**-20 (a few units in the last place, after several layers
     of backpropagation), and all errors may point one way, so the sum moves by at most ``n_terms * 2**-20 * clip``.
-    Rounding to the noise's lattice of about ``2**-30 * noise_std`` adds ``2**-30 * noise_multiplier *
-    sqrt(parameters)``, below ``2**-15 * noise_multiplier`` up to a billion parameters.
+    Rounding to the noise's lattice of ``2**-30 * noise_std`` adds a step of the lattice in each parameter, at most
+    ``2**-15 * noise_multiplier`` of the bound C for up to a billion (2**30) parameters. With the two relative errors a
+    and b, the clip must satisfy ``clip * (1 + a) + b * C <= C``: b is a share of the bound, not of the clip.
 
     Parameters
     ----------
     n_terms : float
         Expected number of terms of a sum; eight standard deviations of a Poisson number are added.
     noise_multiplier : float
-        Standard deviation of the noise over the bound of one term.
+        Standard deviation of the noise over the bound of the sum.
     rounding : float, default=2**-20
         Relative error of a term.
+
+    Raises
+    ------
+    InvalidInputError
+        The noise is so large that the lattice would leave gradients less than half of the bound.
     """
-    return max(0.01, (n_terms + 8 * math.sqrt(n_terms)) * rounding + noise_multiplier * 2.0**-15)
+    check_noise_of_steps(noise_multiplier)
+    of_terms, of_lattice = (n_terms + 8 * math.sqrt(n_terms)) * rounding, noise_multiplier * 2.0**-15
+    return max(0.01, (1 + of_terms) / (1 - of_lattice) - 1)
 
 
 @dataclass(frozen=True)
@@ -297,6 +306,7 @@ class DPSGDPlan(ChargedPlan):
             raise ValueError(f"l2_bound must be positive and finite in float32 (1e-30 to 1e30); got {self.l2_bound!r}")
         if not (self.noise_multiplier >= 0 and math.isfinite(self.noise_multiplier)):
             raise ValueError(f"noise_multiplier must be non-negative and finite; got {self.noise_multiplier!r}")
+        check_noise_of_steps(self.noise_multiplier)
         if not (self.expected_batch_size > 0 and math.isfinite(self.expected_batch_size)):
             raise ValueError(f"expected_batch_size must be positive and finite; got {self.expected_batch_size!r}")
         size = self.max_physical_batch

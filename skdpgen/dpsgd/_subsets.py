@@ -258,8 +258,7 @@ class SubsetPlan(ChargedPlan):
     @property
     def slack(self):
         """Relative distance between the clip and `gradient_bound`, for sums that are rounded (see `slack_of_sums`)."""
-        # the noise may be a multiple of 2 C
-        return slack_of_sums(self.per_step, 2 * self.noise_multiplier)
+        return slack_of_sums(self.per_step, self.noise_multiplier)
 
     @property
     def clip_norm(self):

@@ -32,8 +32,6 @@ _INSIDE, _BEYOND = 0.9, 1.2
 _BATCH, _EXACT_BATCH = 512 * 784, 256 * 784
 # Size of the gradient steps of images.
 _RATE = 0.1
-# Features that are summed exactly at once.
-_EXACT_TERMS = 4096
 # Entries of all features of the synthetic images together: they are kept in memory.
 _MOST_ENTRIES = 1 << 26
 # Images from which on sampling shows a bar, where bars are shown.
@@ -92,9 +90,7 @@ class FeatureSpace:
         for part in _batches(scaled, _EXACT_BATCH):
             images = (scaled[part] - self.low) / (self.high - self.low)
             rows = wavelet_features(images, self.image_shape, exact=True, **self.wavelets)
-            for first in range(0, len(self.matrix), _EXACT_TERMS):  # products of more terms might be rounded
-                terms = slice(first, first + _EXACT_TERMS)
-                found[part] += exact_product(rows[:, terms], self.matrix[terms])
+            found[part] = exact_product(rows, self.matrix)
         return found
 
 

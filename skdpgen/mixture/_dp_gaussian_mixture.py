@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
+from inspect import signature
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -62,7 +63,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         Accountant to charge; None: a separate accountant with this budget.
     n_iter : int, default=8
         Number of EM iterations with several components. It is fixed, because stopping by the likelihood would depend
-        on the rows. The noise of each iteration grows with it.
+        on the rows. The noise of each iteration grows with it. With y, or one component, there is none.
     bounds : pair (low, high), one pair a column, or None, default=None
         Public bounds of the values, which are clipped to them. None: learned under differential privacy.
     l2_bound : float or None, default=None
@@ -74,7 +75,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
     classes : array-like or None, default=None
         Public classes of y; refused without y. None: learned under differential privacy when y is given.
     shrinkage : float, default=0.1
-        With y: weight of the pooled within-class covariance in the covariance of each class.
+        With y, and refused without it: weight of the pooled within-class covariance in the covariance of each class.
     min_variance : float, default=1e-4
         Floor of the variances, as a share of the squared norm bound of scaled rows. With y, or one component, the
         noise of a released covariance is a floor too.
@@ -233,6 +234,8 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
             raise ValueError("classes is used only with y: give y, or leave classes out")
         if self.means_init is not None and (y is not None or self.n_components == 1):
             raise ValueError("means_init is used only without y and with n_components above 1: leave it out")
+        if y is None and self.shrinkage != signature(DPGaussianMixture).parameters["shrinkage"].default:
+            raise ValueError("shrinkage is used only with y: leave it out")
         means_init = self._check_means_init(X.shape[1])
         labels = None if y is None else _check_y(y, len(X))
         classes = None if labels is None or self.classes is None else sorted_classes(self.classes)
@@ -278,6 +281,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         share = self._share("bounds")
         of_units = [*max_rows_phases(self._unit, share), *row_count_phases(self._unit, share)]
         phases = [*of_units, *scaling_phases(self.bounds, self.l2_bound, share)]
+        self._check_share(phases)
         rest = 1.0 - sum(phase.share for phase in phases)
         if rest <= 0:
             raise ValueError(f'"bounds": {self._share("bounds"):g} of budget_split leaves nothing for the model')

@@ -19,7 +19,7 @@ from .._base import MOST_ROWS, PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import read_unit
 from .._types import UnitRelation
 from ..accounting._card import plain
-from ..accounting._reservation import Reservation
+from ..accounting._reservation import CalibratedFit, Reservation
 from ..data.rows_per_unit import OpenUnit
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian
@@ -328,7 +328,10 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         mean_runs = float(max(len(candidates), _LEAST_RUNS) if self.mean_runs is None else self.mean_runs)
         trial = self._try_out(estimators[0], rows.X, rows.y, scoring, bounds, accountant.neighboring)
         search = Search(candidates, estimators, [], scoring, bounds, None, mean_runs, trial)
-        return self._calibrated(search, requests, accountant)
+        search, plan = self._calibrated(search, requests, accountant)
+        for estimator, fit in zip(estimators, search.plans):  # what its noise makes a run refuse is refused now
+            estimator._planned(rows.X, rows.y, CalibratedFit(fit), rows.groups)
+        return search, plan
 
     # ---- after the charge ------------------------------------------------------------------------
     def _settled(self, search, plan, rows, rng):

@@ -384,7 +384,12 @@ class Sections:
 
     @staticmethod
     def _float(target):
-        return lambda frame: frame.assign(**{str(target): to_numbers(frame[target])})
+        def as_numbers(frame):
+            frame = frame.copy(deep=False)
+            frame[target] = to_numbers(frame[target])  # `assign` takes text alone for a name
+            return frame
+
+        return as_numbers
 
 
 def _some_names(names, target, most):

@@ -25,12 +25,14 @@ from ..tabular._binning import fine_grid
 from ..tabular._learning import enough_rows
 from ..tabular._level_groups import LevelGroups
 
-__all__ = ["CountErrors", "PlannedTable", "count_errors", "joint_sd", "smallest_kept", "weighs_units"]
+__all__ = ["RESPENT", "CountErrors", "PlannedTable", "count_errors", "joint_sd", "smallest_kept", "weighs_units"]
 
 # Probability with which a category of the size stated is kept.
 _KEPT = 0.95
 # What a plan assumes of facts that the fit will learn.
 ASSUMED_CATEGORIES, ASSUMED_CLASSES = 10, 2
+# Releases that a fit may not make: their shares then buy the moments again.
+RESPENT = ("categories", "ranges", "triples")
 # Standard deviations below which a class counts as absent: see `consistent_marginals` and `fit_scores`.
 _HIDDEN = 3.0
 
@@ -235,15 +237,19 @@ class PlannedTable:
         importance = tuple(rows.importance.get(name, 1.0) for name in rows.schema.names if name not in targets)
         return cls(rows.schema, targets, importance, rows.most_bins, getattr(settings, "moments_alone", False))
 
-    @property
-    def assumptions(self):
-        """What is assumed of facts that the fit will learn, in words."""
+    def assumptions(self, plan):
+        """What is assumed of facts that the fit will learn, and of releases that it may not make, in words."""
         open_ = [name for name in self.schema.incomplete if isinstance(self.schema[name], Categorical)]
         said = []
         if any(name not in self.targets for name in open_):
             said.append(f"{ASSUMED_CATEGORIES} categories in a column of learned categories")
         if any(name in self.targets for name in open_):
             said.append(f"{ASSUMED_CLASSES} classes in a learned target")
+        if self.tables and (maybe := [label for label in RESPENT if label in plan.noise_multipliers]):
+            said.append(
+                f"{', '.join(maybe)} released (else the share is spent on the moments: errors of counts are at most "
+                "these)"
+            )
         return tuple(said)
 
     def counts(self, plan, n_rows):

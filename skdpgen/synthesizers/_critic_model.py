@@ -127,6 +127,11 @@ class BaseCriticSynthesizer(BaseSynthesizer):
         if self.image_shape is not None and self.target is not None:
             raise ValueError("image_shape is for arrays, target for DataFrames")
         Coordinates.check(self.image_shape, self.n_frequencies)
+        if getattr(self, f"{critics}_steps") == 0 and self.warm_start_steps == 0:
+            raise ValueError(
+                f"{critics}_steps=0 with warm_start_steps=0 lets no {critics} learn: raise one of them; nothing was "
+                "charged"
+            )
         names = (
             "n_components", "warm_start_steps", "batch_size", "gradient_penalty", "learning_rate", "average",
             "image_shape",

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import UNIT_CONSTRAINTS, SubsetSGD
 from ..accounting import Phase
+from ..accounting._calibration import check_noise_of_steps
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
@@ -387,7 +388,9 @@ class DP2VAESynthesizer(BaseSynthesizer):
         rows.ids = ids
         settings = replace(settings, chunks=check_networks(settings, rows))
         phases = plan_phases(rows, settings, self._share("bounds"), self._relation(accountant))
-        return (rows, settings), self._calibrate_phases(accountant, rows, phases)
+        plan = self._calibrate_phases(accountant, rows, phases)
+        check_noise_of_steps(plan.noise_multipliers["decoder"])
+        return (rows, settings), plan
 
     def _read(self, X, y, settings, groups):
         """Validate the data; what is private stays in the object that comes back, and goes with it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from inspect import signature
 from numbers import Integral, Real
 
 import numpy as np
@@ -82,8 +83,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
     n_clusters : int, default=5
-        Number of clusters; public. With 1 there is no k-means: its parameters below have no effect, its share goes to
-        the training, and the model is that of `DPVAESynthesizer`.
+        Number of clusters; public. With 1 there is no k-means: its parameters below, and "clusters" of `budget_split`,
+        are refused, its share goes to the training, and the model is that of `DPVAESynthesizer`.
     cluster_steps : int, default=5
         Number of releases of k-means. The first is the mean of all rows; the initial centres lie around it.
     n_frequencies : int, default=20
@@ -227,6 +228,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()
+        self._check_clusters()
         vae = vae_settings(parameters, self._seed())
         rows = self._read(X, y, groups)
         sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
@@ -239,6 +241,17 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         plan = self._calibrate_phases(accountant, rows, _plan_phases(rows, settings, self._share("bounds")))
         _check_network(settings.vae, rows)
         return (rows, settings), plan
+
+    def _check_clusters(self):
+        """Refuse parameters of k-means where there is none."""
+        if self.n_clusters > 1:
+            return
+        defaults = {name: parameter.default for name, parameter in signature(DPGMSynthesizer).parameters.items()}
+        names = ("cluster_steps", "n_frequencies", "length_scale")
+        given = [f"{name}=" for name in names if getattr(self, name) != defaults[name]]
+        given += ['"clusters" of budget_split='] * ("clusters" in (self.budget_split or {}))
+        if given:
+            raise ValueError(f"{given[0]} is of k-means, which there is not with n_clusters=1: leave it out")
 
     def _release(self, rows, settings, fit):
         return fit_dpgm_model(rows, settings, fit)

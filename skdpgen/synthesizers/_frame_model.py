@@ -24,6 +24,7 @@ from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture
 from ..utils.printing import listed
 from ..utils.progress import progress_bar
+from ._count_errors import RESPENT
 from ._released import NetGenerator, ReleasedModel
 from ._synthetic_units import release_pairs, release_units
 
@@ -52,9 +53,12 @@ class FrameModel(ReleasedModel):
         Decoder trained by DP-SGD.
     units : UnitModel or None
         Of the columns and the numbers of rows of units of several rows.
+    respent : sequence of str, default=()
+        Releases that the fit did not make, by which it released the moments again; it follows from other releases.
     """
 
-    def __init__(self, codec, latent_model, row_count, mixture=None, net=None, units=None):
+    def __init__(self, codec, latent_model, row_count, mixture=None, net=None, units=None, respent=()):
+        self.respent = tuple(respent)
         self.codec, self.latent_model, self.row_count = codec, latent_model, row_count
         self.mixture, self.net, self.units = mixture, net, units
 
@@ -150,6 +154,7 @@ class FrameModel(ReleasedModel):
             },
             "net": None if self.net is None else self.net.to_state(),
             **({} if self.units is None else {"units": self.units.to_state()}),
+            **({"respent": list(self.respent)} if self.respent else {}),
         }
 
     @classmethod
@@ -159,7 +164,11 @@ class FrameModel(ReleasedModel):
         kinds = {"scores": ScoreModel, "layers": RefinedTable}
         kind = next((kinds[name] for name in kinds if name in state["particles"]), TableModel)
         units = None if state.get("units") is None else UnitModel.from_state(state["units"], codec)
-        return cls(codec, kind.from_state(state["particles"]), state["row_count"], mixture, net, units)
+        respent = state.get("respent", ())
+        if not (isinstance(respent, list | tuple) and set(respent) <= set(RESPENT) and len(respent) <= len(RESPENT)):
+            raise ValueError("the model file names releases that no fit spends on the moments")
+        latent = kind.from_state(state["particles"])
+        return cls(codec, latent, state["row_count"], mixture, net, units, respent)
 
 
 def fit_frame_model(rows, model, fit):
@@ -202,7 +211,7 @@ def fit_frame_model(rows, model, fit):
     _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or np.isfinite(seen))
     row_count = fit.sample_size(rows, latent_model.class_counts.sum())
     units = None if model.units is None else release_units(rows, codec, model.units, fit)
-    fitted = FrameModel(codec, latent_model, row_count, units=units)
+    fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent)
     if "unit_pairs" in noise:
         fitted.units = release_pairs(rows, fitted, model.units.shared, fit)
     return fitted

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 
+from ..accounting._calibration import check_noise_of_steps
 from ..utils.validation import MOST_UNITS, Interval
 from ._critic_model import CRITIC_CONSTRAINTS, BaseCriticSynthesizer, CriticReleases
 
@@ -20,6 +21,7 @@ class GradientReleases(CriticReleases):
 
     def bound(self, noise_multiplier):
         """Norm of the clipped gradients of one critic at all generated rows of a step, at most."""
+        check_noise_of_steps(noise_multiplier)
         return self.gradient_bound * math.sqrt(self.generated_rows)
 
     def votes(self, seed=0):

@@ -15,6 +15,7 @@ from ..generators.refined_table import RefinedTable
 from ..tabular import Boolean, Categorical, Datetime
 from ..utils.printing import printable, table_lines
 from ._count_errors import count_errors, joint_sd, smallest_kept, weighs_units
+from ._second_release import joined_noise
 
 __all__ = ["ColumnSummary", "FitSummary", "summarize"]
 
@@ -186,6 +187,9 @@ def summarize(model, card: PrivacyCard, importance=None):
     counts_units = weighs_units(card.relation)
     n_counted = _n_units(model) if counts_units else n_rows
     noise, delta = _noise_of(card)
+    for label in getattr(model, "respent", ()):
+        if "moments" in noise and label in noise:
+            noise["moments"] = joined_noise((noise["moments"], noise[label]))
     errors = _errors(model, noise, card.relation, importance or {}, n_counted)
     position = {block.name: i for i, block in enumerate(codec.blocks)}
     others = _shares_of_other(model)

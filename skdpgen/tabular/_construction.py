@@ -9,14 +9,15 @@ from __future__ import annotations
 import ast
 import json
 import math
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from ..exceptions import SchemaError
-from ._columns import Boolean, Datetime, Numeric, output_dtype, unit_microseconds
+from ..exceptions import SchemaError, UtilityWarning
+from ._columns import Boolean, Categorical, Datetime, Numeric, output_dtype, unit_microseconds
 from ._constraints import Combinations, Conditional, Lookup, RowConstraint, read_constraint
 from ._construction_steps import (
     Computed,
@@ -30,14 +31,16 @@ from ._construction_steps import (
     with_bounds,
 )
 from ._formats import form_of, time_zone
-from ._frames import check_columns, numeric_bounds, numeric_values
+from ._frames import check_columns, numeric_bounds, numeric_values, restore
 from ._schema import Schema
 
-__all__ = ["Construction", "check_equalities"]
+__all__ = ["Construction", "check_equalities", "warn_of_contradictions"]
 
 _MOST_INTEGER = 2**53
 # Whole numbers of a range in which an equality may be found by drawing again.
 _MOST_REPEATING = 10_000
+# Rows in which conditions that rows are drawn again for are tried.
+_TRIAL_ROWS = 20_000
 # Microseconds.
 _DAY, _SECOND = 86_400_000_000, 1_000_000
 
@@ -357,6 +360,55 @@ def _hardly_repeats(column):
         return True
     low, high = numeric_bounds(column) if column.complete else (0, 0)
     return high - low > _MOST_REPEATING
+
+
+def warn_of_contradictions(construction):
+    """Warn, by public facts alone, of conditions that hardly any row of declared bounds and categories satisfies.
+
+    Rows are drawn at random from what is declared, the constants of the conditions among their numbers. Of conditions
+    on columns that are not declared, or on dates, nothing is said.
+    """
+    schema = construction.table
+    known = {c.name for c in schema.columns if c.complete and isinstance(c, Numeric | Categorical | Boolean)}
+    constraints = [read_constraint(text, schema.names) for text in construction.left]
+    left = [one for one in constraints if isinstance(one, RowConstraint) and known.issuperset(one.columns)]
+    while left:
+        together, names = [left.pop(0)], set()
+        while names != (names := {name for one in together for name in one.columns}):
+            together += [one for one in left if names & set(one.columns)]
+            left = [one for one in left if one not in together]
+        rows = _trial_rows([schema[name] for name in sorted(names, key=str)], [one.tree for one in together])
+        if not np.all([one.holds(rows) for one in together], axis=0).any():
+            texts = ", ".join(repr(one.text) for one in together)
+            warnings.warn(
+                f"none of {_TRIAL_ROWS} rows drawn at random from declared bounds and categories satisfies {texts}: if "
+                "the conditions contradict one another, or the bounds, sample will find no row",
+                UtilityWarning,
+                stacklevel=2,
+            )
+
+
+def _trial_rows(columns, trees):
+    """Rows at random: of the values of numbers half lie between the bounds, and half at them or at constants."""
+    draws, found = np.random.default_rng(0), {}
+    constants = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    constants = [float(value) for value in constants if type(value) in (int, float)]
+    for column in columns:
+        if isinstance(column, Numeric):
+            low, high = numeric_bounds(column)
+            unit = 1.0 if column.step is None else float(column.step)
+            near = 1.0 if column.whole else 1e-3 * (high - low)
+            marks = [low, high, *(value / unit + side * near for value in constants for side in (-1, 0, 1))]
+            values = np.where(
+                draws.random(_TRIAL_ROWS) < 0.5,
+                draws.uniform(low, high, _TRIAL_ROWS),
+                draws.choice(np.clip(marks, low, high), _TRIAL_ROWS),
+            )
+            values[draws.random(_TRIAL_ROWS) < 0.1 * column.missing] = np.nan
+        else:
+            values = draws.integers(0, len(column.values) + column.missing, _TRIAL_ROWS)
+        found[column.name] = restore(values, column)
+    return pd.DataFrame(found)
 
 
 def _knowing(step, steps):

@@ -456,11 +456,13 @@ def restore(values, column, decimals=None):
         return whole.mask(pd.Series(absent)) if absent.any() else whole
     narrow = np.dtype(getattr(dtype, "numpy_dtype", dtype))
     if narrow.itemsize < 8:
-        # rounding to fewer bits may cross a bound
-        rounded = values.astype(narrow)
+        # learned bounds may lie beyond the dtype, and rounding to fewer bits may cross a bound
+        limits = np.finfo(narrow)
+        rounded = np.clip(values, float(limits.min), float(limits.max)).astype(narrow)
         above, below = rounded.astype(np.float64) > high, rounded.astype(np.float64) < low
-        rounded = np.where(above, np.nextafter(rounded, narrow.type(-np.inf)), rounded)
-        values = np.where(below, np.nextafter(rounded, narrow.type(np.inf)), rounded)
+        rounded[above] = np.nextafter(rounded[above], narrow.type(-np.inf))
+        rounded[below] = np.nextafter(rounded[below], narrow.type(np.inf))
+        values = rounded
     series = pd.Series(values)
     return series.astype("Float64").astype(dtype) if not isinstance(dtype, np.dtype) else series.astype(dtype)
 

@@ -35,10 +35,12 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
         Arguments of ``fit``, X or (X, y): arrays, or DataFrames in memory. Public facts are equal (names, kinds,
         numbers of columns; under ``replace_one`` the number of rows too), and the rest as different as can be: signs,
         sizes, classes, extreme and missing values, order, and the number of rows. Arrays of units are (X, y, groups).
+        Of units, the two have different identifiers: one unit in both would be another one in the rows of the other.
     rows : tuple, default=None
         As `data_a`: single rows that join (or replace another) in the neighbouring data sets. None: a few of `data_a`
         and `data_b`. Rows at the edge of a case are better: beyond bounds, of a class that is nowhere else. Where the
-        estimator has `unit`, they are all rows of one unit, which join (or replace another unit) together.
+        estimator has `unit`, they are all rows of one unit that is in neither, which join (or replace another unit)
+        together.
     source : callable, default=None
         Maps a DataFrame to what ``fit`` is given in its place: a list of chunks, the path of a Parquet file.
     neighbours : bool, default=True
@@ -51,7 +53,8 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     AssertionError
         Names the path, query or text that depends on the rows, and shows no value.
     ValueError
-        The data cannot be compared: other columns, or under ``replace_one`` other numbers of rows.
+        The data cannot be compared: other columns, under ``replace_one`` other numbers of rows, or the same identifiers
+        of units.
 
     Notes
     -----
@@ -236,6 +239,12 @@ class _Pool:
         else:
             values = next(column for label, column in self._parts[0].items() if str(label) == name)
         self._units = pd.factorize(values)[0]
+        a, b, _ = self._lengths
+        own = [set(part.tolist()) - {-1} for part in np.split(self._units, [a, a + b])]  # -1: without an identifier
+        if own[0] & own[1]:
+            raise ValueError("the two data sets have units in common: give them different identifiers")
+        if own[2] & (own[0] | own[1]) or len(own[2]) > 1:
+            raise ValueError("rows= are to be those of one unit, whose identifier is in neither data set")
 
     def taken(self, at):
         """Rows by their places in the pool, as arguments of ``fit``."""

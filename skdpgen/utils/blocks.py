@@ -10,9 +10,9 @@ __all__ = ["exact_product", "map_blocks"]
 
 # Rows of a block: enough for full speed of a matrix product, and few enough to stay in the cache.
 _BLOCK = 4096
-# Bits after the point of rows and of a matrix whose entries are about 1: products then have 40, and a sum of them is
-# exact in float64 as long as it is below 2**13.
-_ROW_BITS, _MATRIX_BITS = 18, 22
+# Bits after the point of rows and of a matrix whose entries are at most 1: products then have 40. Entries of rows are
+# at most 4, so that a sum of 2**11 products is a whole number of at most 2**53 steps, which float64 holds exactly.
+_ROW_BITS, _MATRIX_BITS, _LARGEST, _TERMS = 18, 22, 4.0, 2**11
 
 
 def map_blocks(function: Callable, X, size: int = _BLOCK) -> Iterator[tuple[slice, np.ndarray]]:
@@ -47,12 +47,13 @@ def exact_product(rows, matrix):
     """Product with a public matrix that is one and the same function of each row, wherever the row stands.
 
     BLAS adds in an order that may follow a row's place, so that a row that joins could change the last bits of many
-    others. Here entries are rounded to so few bits that every product and every partial sum is exact: no order shows.
+    others. Here entries are rounded to so few bits that every partial sum of 2**11 products is exact: no order shows.
+    The sums of further products are added one after the other, for every row in the same order.
 
     Parameters
     ----------
     rows : array of shape (n, d)
-        Rounded to multiples of 2**-18; of entries about 1.
+        Rounded to multiples of 2**-18; of entries about 1. Entries beyond 4 count as 4.
     matrix : array of shape (d, k)
         Public; rounded to multiples of 2**-22 of the next power of two above its largest entry.
 
@@ -63,4 +64,9 @@ def exact_product(rows, matrix):
     unit = 2.0 ** (np.ceil(np.log2(max(float(np.abs(matrix).max(initial=0.0)), 1e-300))) - _MATRIX_BITS)
     rounded = np.rint(np.asarray(matrix, dtype=np.float64) / unit) * unit
     rows = np.asarray(rows, dtype=np.float64) * 2.0**_ROW_BITS
-    return (np.rint(rows, out=rows) @ rounded) * 2.0**-_ROW_BITS
+    np.rint(rows, out=rows)
+    np.clip(rows, -_LARGEST * 2.0**_ROW_BITS, _LARGEST * 2.0**_ROW_BITS, out=rows)
+    found = rows[:, :_TERMS] @ rounded[:_TERMS]
+    for first in range(_TERMS, len(rounded), _TERMS):
+        found += rows[:, first : first + _TERMS] @ rounded[first : first + _TERMS]
+    return found * 2.0**-_ROW_BITS

@@ -179,3 +179,29 @@ def test_a_canary_that_was_left_out_leaves_noise_alone():
 def test_a_training_of_which_nothing_could_be_said_is_refused(plan, options, message):
     with pytest.raises(ValueError, match=message):
         audit_training(plan, **options)
+
+
+def test_one_training_shows_a_bar_of_its_steps_where_asked_for(monkeypatch):
+    seen = []
+
+    class Bar:
+        def __init__(self, **options):
+            seen.append(options)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def update(self):
+            seen.append("step")
+
+    monkeypatch.setattr("skdpgen.audit._audit.tqdm", Bar)
+    plan = DPSGDPlan(0.5, 3, 1.0, noise_multiplier=1.0, expected_batch_size=20)
+    audit_training(plan, canaries=40, guesses=4, progress=True)
+    assert seen[0]["total"] == 3
+    assert seen[0]["disable"] is None  # where stderr is no terminal
+    assert seen[1:] == ["step"] * 3
+    audit_training(plan, canaries=40, guesses=4)
+    assert seen[4]["disable"] is True

@@ -287,3 +287,24 @@ def test_help_shows_every_benchmark_as_it_is_written(capsys):
     assert "option_strings" not in shown
     for benchmark in BENCHMARKS.values():
         assert "".join(benchmark.summary.split()) in shown.replace(" ", ""), benchmark.name
+
+
+def test_a_line_of_before_a_parameter_was_added_is_a_run_with_its_default(counted, tmp_path):
+    file = tmp_path / "results.jsonl"
+    run_benchmark("counted", output=file)
+    lines = _lines(file)
+    for line in lines:
+        del line["cell"]["epsilon"]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    counted.calls.clear()
+    assert len(run_benchmark("counted", output=file)) == 8
+    assert not counted.calls
+    run_benchmark("counted", output=file, epsilon=2.0)
+    assert len(counted.calls) == 4
+    # seeds are taken one by one: a line without one says nothing of which it was
+    for line in lines:
+        del line["cell"]["seeds"]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    counted.calls.clear()
+    run_benchmark("counted", output=file)
+    assert len(counted.calls) == 4

@@ -241,3 +241,9 @@ def test_check_leaves_generators_and_gradients_alone():
     path(module)
     assert torch.equal(torch.rand(3), expected)
     assert all(p.grad is None for p in module.parameters())
+
+
+def test_a_module_of_more_parameters_than_the_proof_of_rounding_allows_is_refused():
+    checks.check_module(nn.Linear(2**15, 2**15, bias=False, device="meta"))
+    with pytest.raises(ValueError, match="rounding of their gradients is not bounded"):
+        checks.check_module(nn.Linear(2**15, 2**15, device="meta"))

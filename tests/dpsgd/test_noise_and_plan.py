@@ -15,6 +15,7 @@ from _claims import assert_noise_at_scale
 from skdpgen._types import BoundedSum
 from skdpgen.accounting import epsilon_pld, poisson_gaussian_event
 from skdpgen.dpsgd import DPSGDPlan, GradientNoise
+from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 
@@ -163,6 +164,28 @@ def test_plan_keeps_the_clip_below_the_bound_by_its_slack():
     assert small.noise_std == pytest.approx(2.8)
     assert plan(expected_batch_size=60_000.0).slack > 0.05
     assert plan(noise_multiplier=0.0).clip_norm == float("inf")
+
+
+def the_clip_leaves_room_for_the_lattice_of_large_noise():
+    """A gradient with equal entries in 2**30 parameters, where rounding to the lattice moves each as far as it can."""
+    most = 2.0**14
+    for multiplier in np.geomspace(100, most, 300):
+        one = plan(noise_multiplier=multiplier, expected_batch_size=1.0)
+        lattice = one.noise_std * 2.0**-30
+        entry = one.clip_norm * 2.0**-15
+        starts = np.concatenate([np.linspace(-0.5, 0.5, 101), [np.nextafter(0.5, 0), 0.5 - entry / lattice % 1 + 1e-9]])
+        moved = np.rint(starts + entry / lattice) - np.rint(starts)
+        assert moved.max() * lattice * 2.0**15 <= one.l2_bound
+    assert plan(noise_multiplier=most).clip_norm == pytest.approx(0.5, rel=1e-3)
+    for multiplier in (1.001 * most, 1e9):
+        with pytest.raises(ValueError, match="too large for gradients"):
+            plan(noise_multiplier=multiplier)
+    with pytest.raises(ValueError, match="too large for gradients"):
+        _ = SubsetPlan(10, 10, 1.001 * most).clip_norm
+
+
+def test_the_clip_leaves_room_for_the_lattice_of_large_noise():
+    the_clip_leaves_room_for_the_lattice_of_large_noise()
 
 
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])

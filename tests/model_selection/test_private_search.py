@@ -89,6 +89,50 @@ def test_the_card_lists_every_candidate_and_fails_where_one_is_missing(most):
         PrivacyCard(content).verify()
 
 
+def a_search_is_known_by_its_event_and_not_by_its_label(label):
+    """Somebody who drops candidates may rename the search in the fit and in the ledger."""
+    search = _search(estimator=DPPCA(bounds=(-4, 4))).fit(X)
+    content = json.loads(search.card_.to_json())
+    for entry in (content["fit"], *content["fit"]["charges"], *content["ledger"]["charges"]):
+        if "label" in entry:
+            entry["label"] = label
+    content["digest"] = digest({name: value for name, value in content.items() if name != "digest"})
+    PrivacyCard(content).verify()
+    assumptions = content["public_assumptions"]
+    listed = [text for text in assumptions if text.startswith("candidate ")]
+    others = [text for text in assumptions if text not in listed]
+    n = len(listed)
+    renumbered = [f"candidate {k} of {n - 1}: {{}}" for k in range(1, n)]
+    for kept in ([], listed[1:], listed[:-1], listed[::-1], [*listed, listed[0]], renumbered[:1]):
+        content["public_assumptions"] = [*others, *kept]
+        content["digest"] = digest({name: value for name, value in content.items() if name != "digest"})
+        with pytest.raises(ValueError, match="does not list each of them"):
+            PrivacyCard(content).verify()
+
+
+@pytest.mark.parametrize("label", ["PrivateSearchCV: unit_rows, 2 candidates for DPPCA", "a fit"])
+def test_a_search_is_known_by_its_event_and_not_by_its_label(label):
+    a_search_is_known_by_its_event_and_not_by_its_label(label)
+
+
+def a_search_of_several_prices_has_as_many_candidates():
+    """Where the fits of candidates differ in their releases, the event tells how many there are."""
+    search = _search(estimator=DPGaussianMixture(2, bounds=(-4, 4)), param_grid={"n_iter": [2, 3, 4]}).fit(X)
+    content = json.loads(search.card_.to_json())
+    for entry in (content["fit"], *content["fit"]["charges"], *content["ledger"]["charges"]):
+        if "label" in entry:
+            entry["label"] = "a fit"
+    others = [text for text in content["public_assumptions"] if not text.startswith("candidate ")]
+    content["public_assumptions"] = [*others, "candidate 1 of 2: {}", "candidate 2 of 2: {}"]
+    content["digest"] = digest({name: value for name, value in content.items() if name != "digest"})
+    with pytest.raises(ValueError, match="at least 3 candidates"):
+        PrivacyCard(content).verify()
+
+
+def test_a_search_of_several_prices_has_as_many_candidates():
+    a_search_of_several_prices_has_as_many_candidates()
+
+
 def test_the_best_estimator_leaves_with_the_books_and_the_card_of_the_search(tmp_path):
     search = PrivateSearchCV(
         P3GMSynthesizer(bounds=(-4, 4), classes=["low", "high"]),

@@ -177,7 +177,18 @@ MUTANTS = [
         (
             _card._check_candidates,
             ("r'PrivateSearchCV: .*, (\\d+) candidates( of .*)?'", "r'PrivateSearchCV: .*, (\\d+) candidates'"),
+            ("$named is None and not $repeated", "$named is None"),
         ),
+    ),
+    (
+        "a search that is known by its label alone",
+        [Claim(test_private_search.a_search_is_known_by_its_event_and_not_by_its_label, "a fit")],
+        (_card._check_candidates, ("$named is None and not $repeated", "$named is None")),
+    ),
+    (
+        "a renamed search with fewer candidates than its event has alternatives",
+        [Claim(test_private_search.a_search_of_several_prices_has_as_many_candidates)],
+        (_card._check_candidates, ("len($repetition.alternatives) - 1", "1")),
     ),
     (
         "the card of one run kept",

@@ -302,3 +302,10 @@ def test_a_score_is_judged_by_its_lag_behind_two_real_halves():
     assert [verdict(score, 0.95) for score in (0.99, 0.94, 0.9, 0.5)] == ["close", "close", "fair", "far"]
     assert verdict(np.nan, 0.9) == "none"
     assert verdict(0.99, np.nan) == "close"
+
+
+def test_a_number_that_is_predicted_is_no_column_to_predict_it_by_where_names_are_numbers():
+    rng = np.random.default_rng(0)
+    real, synthetic = (pd.DataFrame(rng.normal(size=(400, 3))) for _ in range(2))
+    report = build_report(real, synthetic, target=2)
+    assert report.figures["tstr_score"] < 0.3

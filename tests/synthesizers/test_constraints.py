@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,7 @@ from skdpgen import (
     SubsetSGD,
 )
 from skdpgen.__main__ import main
-from skdpgen.exceptions import InvalidInputError, SchemaError
+from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema
 
@@ -400,3 +401,29 @@ def test_the_command_line_takes_constraints_and_conditions(tmp_path, monkeypatch
         assert message in capsys.readouterr().err
     assert main([*command, "--set", "constraints=['age > 3']"]) == 2
     assert "same thing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("constraints", "said"),
+    [
+        (["a > 0.6 or b == 'u'", "b == 'v'", "a < 0.5"], True),
+        (["b == 'u' or b == 'v'", "b == 'w'"], True),
+        (["a + c > 3"], True),
+        (["a > 0.999 or c > 0.999", "b != 'w'"], False),
+        (["a == 0.25 or c == 0.75"], False),
+        (["a > 0.6 or b == 'u'", "open > 5 or open < 2"], False),
+    ],
+)
+def test_conditions_that_contradict_what_is_declared_are_told_before_the_charge(constraints, said):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.random(60) for name in ("a", "c", "open")} | {"b": np.tile(["u", "v", "w"], 20)})
+    schema = Schema([Numeric("a", (0, 1)), Numeric("c", (0, 1)), Categorical("b", ["u", "v", "w"])])
+    synth = MomentSynthesizer(1.0, schema=schema, constraints=constraints, accountant=PrivacyAccountant(2.0))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        synth.plan(frame)
+    assert any("sample will find no row" in str(warning.message) for warning in caught) == said
+    if said:  # where warnings are errors, nothing is charged
+        with pytest.raises(UtilityWarning, match="sample will find no row"):
+            synth.fit(frame)
+        assert not synth.accountant.entries

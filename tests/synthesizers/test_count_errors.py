@@ -11,13 +11,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, Schema
+from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, Schema, load
 from skdpgen.accounting import BudgetPlan
 from skdpgen.data.frame_codec import FrameCodec
 from skdpgen.data.frames import plan_tables
 from skdpgen.generators.product_mixture import consistent_marginals
 from skdpgen.mechanisms import exact_value, one_hot_moments, unpack_one_hot_moments
 from skdpgen.synthesizers._count_errors import count_errors, smallest_kept
+from skdpgen.synthesizers._summary import summarize
 from skdpgen.tabular import Categorical, Numeric, TableEncoder, bins_from_histogram
 from skdpgen.utils.watching import watch_releases
 
@@ -184,7 +185,8 @@ def test_a_plan_says_what_it_assumes_and_no_epsilon_that_is_not_reached():
     assert "no epsilon at delta 1e-06 or less: the threshold of learned categories spends it" in text
     assert "inf" not in text
     declared = BudgetPlan.of(MomentSynthesizer(target="y", schema=schema).plan(frame), 100)
-    assert declared.assumptions == ("100 rows",)
+    assert declared.assumptions[0] == "100 rows"
+    assert [text.partition(" ")[0] for text in declared.assumptions[1:]] == ["triples"]
     assert "at 1e-08" in str(declared)
     assert "no epsilon" not in str(declared)
     plain = json.loads(json.dumps(open_.to_dict()))
@@ -227,3 +229,24 @@ def test_every_table_has_a_budget_plan(n_rows):
             plan = BudgetPlan.of(MomentSynthesizer(target=target).plan(frame[columns]), n_rows)
             assert sum(row.columns for row in plan.counts) == len(columns)
             str(plan)
+
+
+def test_a_summary_states_the_noise_of_the_moments_that_were_released_again(tmp_path):
+    """Where there are no rare categories and no numbers far from zero, their shares buy the moments once more."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=2000), "a": rng.choice(["u", "v"], 2000), "b": rng.choice([1, 2], 2000)})
+    synth = MomentSynthesizer(2.0, random_state=0)
+    planned = synth.plan(frame)
+    synth.fit(frame)
+    assert {"categories", "ranges"} <= set(synth.model_.respent)
+    noise = planned.noise_multipliers
+    whole = sum(noise[label] ** -2.0 for label in ("moments", *synth.model_.respent)) ** -0.5
+    stated = synth.summary_.to_frame()["count_error"]
+    respent, synth.model_.respent = synth.model_.respent, ()
+    once = summarize(synth.model_, synth.card_).to_frame()["count_error"]
+    synth.model_.respent = respent
+    np.testing.assert_allclose(stated / once, whole / noise["moments"], rtol=1e-9)
+    synth.save(tmp_path / "model.safetensors")
+    assert load(tmp_path / "model.safetensors").summary_ == synth.summary_
+    (text,) = (text for text in BudgetPlan.of(planned, 2000).assumptions if "at most" in text)
+    assert text.startswith("categories, ranges, triples released")

@@ -216,10 +216,10 @@ def test_without_a_budget_there_is_a_model_that_says_so():
 
 
 def test_one_cluster_is_dp_vae_and_looks_for_none():
-    plan = make(3.0, n_clusters=1, **DECLARED).plan(X, Y)
+    plan = make(3.0, n_clusters=1, cluster_steps=5, **DECLARED).plan(X, Y)
     same = make_flat(DPVAESynthesizer, 3.0, n_components=2, steps=2, sampling_rate=1.0, **DECLARED).plan(X, Y)
     assert plan.event == same.event
-    synth = make(3.0, n_clusters=1, **DECLARED).fit(X, Y)
+    synth = make(3.0, n_clusters=1, cluster_steps=5, **DECLARED).fit(X, Y)
     assert synth.cluster_weights_.tolist() == [1.0]
     assert synth.sample(5)[0].shape == (5, 2)
 

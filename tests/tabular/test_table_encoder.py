@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from skdpgen.exceptions import SchemaError
 from skdpgen.tabular import Binning, Boolean, Categorical, Datetime, Numeric, Schema, TableEncoder, sample_levels
+from skdpgen.tabular._frames import restore
 
 MESSY = Schema(
     [
@@ -267,3 +268,13 @@ def test_a_large_table_is_encoded_without_a_loop_over_rows():
     with ends(20):  # .4 s
         codes = encoder.codes(frame)
     assert codes.shape == (200_000, 16)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "Float32"])
+def test_values_at_the_end_of_a_narrow_dtype_are_restored_without_a_warning(dtype):
+    most = float(np.finfo(dtype.lower()).max)
+    values = np.array([-2 * most, -most, 0.5, most, 2 * most, 0.999999 * most])
+    restored = restore(values, Numeric("a", (-most, most), dtype=dtype)).astype("float64").to_numpy()
+    assert restored.min() == -most
+    assert restored.max() == most
+    np.testing.assert_allclose(restored, np.clip(values, -most, most), rtol=1e-3)
