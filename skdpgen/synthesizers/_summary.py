@@ -15,7 +15,7 @@ from ..generators.refined_table import RefinedTable
 from ..tabular import Boolean, Categorical, Datetime
 from ..utils.printing import printable, table_lines
 from ._count_errors import count_errors, joint_sd, smallest_kept, weighs_units
-from ._second_release import joined_noise
+from ._frame_model import joined_noise
 
 __all__ = ["ColumnSummary", "FitSummary", "summarize"]
 
