@@ -91,8 +91,8 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
     training : DPSGD or None, default=None
-        Steps of the training. Default: 200,000 steps at a `sampling_rate` of .002 and a `gradient_bound` of .5 (C
-        above, of the gradient by all generated rows). The noise does not depend on how many rows take part: about ten
+        Steps of the training. Default: 200,000 steps at a `sampling_rate` of .001 and a `gradient_bound` of .5 (C
+        above, of the gradient by all generated rows). The noise does not depend on how many rows take part: about five
         of a class are enough, and more make the gradient less random, but weaken the amplification by sampling. The
         noise of a step grows slowly with their number, so that more steps are better. It takes no `net`,
         `warm_start_steps` and `device`.
@@ -163,7 +163,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
 
     _training_defaults = {
         **dict.fromkeys(("batch_size", "epochs")),
-        "sampling_rate": 0.002,
+        "sampling_rate": 0.001,
         "steps": 200_000,
         "gradient_bound": 0.5,
     }

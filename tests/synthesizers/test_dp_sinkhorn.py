@@ -107,7 +107,7 @@ def test_a_saved_model_draws_the_same_rows(tmp_path):
         ({"steps_at_once": 0}, "steps_at_once"),
         ({"steps_at_once": 4096, "generated_rows": 4096, "image_shape": (8, 8)}, "the model would have"),
         ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
-        ({"batch_size": 9, "sampling_rate": 0.002}, "private under add_or_remove_one"),
+        ({"batch_size": 9, "sampling_rate": 0.001}, "private under add_or_remove_one"),
         ({"unit": "pid", "max_rows_per_unit": 0}, "max_rows_per_unit"),
     ],
 )
