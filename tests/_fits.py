@@ -42,7 +42,7 @@ from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.mechanisms import class_first_moments, class_moments
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
 from skdpgen.synthesizers import _array_model, _pategan
-from skdpgen.tabular import Categorical, Numeric, Schema
+from skdpgen.tabular import Boolean, Categorical, Numeric, Schema
 
 N = 1009  # prime: no public size is equal to it, or to a multiple
 RARE = "rare, of one record alone"
@@ -390,6 +390,21 @@ def a_refused_fit_releases_nothing(name):
             raise AssertionError("a fit that nobody paid for")
     assert not audit.log
     assert set(vars(estimator)) == before
+
+
+def networks_of_many_levels_are_refused(estimator, target, **parameters):
+    """Memory is foreseen by the levels that a schema declares, and not by two a column: nothing is charged."""
+    frame = pd.DataFrame({"code": ["0", "1", "2"] * 20, "late": [True, False] * 30})
+    for n, refused in ((40, False), (20_000, True)):
+        schema = Schema([Categorical("code", tuple(map(str, range(n)))), Boolean("late")])
+        accountant = PrivacyAccountant(1.0)
+        synth = estimator(None, accountant=accountant, schema=schema, target=target, **parameters)
+        if refused:
+            with pytest.raises(ValueError, match="the model would have"):
+                synth.fit(frame)
+        else:
+            synth.fit(frame)
+        assert bool(accountant.entries) != refused
 
 
 def a_clone_charges_the_same_books(name):

@@ -12,7 +12,7 @@ from _sabotage import Claim, after, assert_caught, mutant_ids
 from skdpgen.dpsgd import ClippedSum
 from skdpgen.nn._gan import DiscriminatorModule
 from skdpgen.synthesizers import _dpcgan
-from skdpgen.synthesizers._vae_model import sizes_by_counts
+from skdpgen.synthesizers._before_training import sizes_by_counts
 
 AR = "add_or_remove_one"
 WHOLE = Claim(test_dpcgan.the_whole_gradient_of_a_row_is_clipped, "dense", AR)

@@ -13,7 +13,7 @@ from skdpgen.mechanisms import count_votes
 from skdpgen.nn._student import train_by_votes
 from skdpgen.nn._teachers import Teachers, rows_by_subset
 from skdpgen.synthesizers import _pategan
-from skdpgen.synthesizers._vae_model import sizes_by_counts
+from skdpgen.synthesizers._before_training import sizes_by_counts
 
 AR, RO = "add_or_remove_one", "replace_one"
 BOUNDED = {relation: Claim(test_pategan.a_record_moves_the_counts_by_the_root_of_the_labelled_rows, relation)

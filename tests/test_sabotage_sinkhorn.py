@@ -12,10 +12,12 @@ from _sabotage import Claim, after, assert_caught, mutant_ids
 from skdpgen.dpsgd import WholeBatchPlan
 from skdpgen.nn import _sinkhorn
 from skdpgen.synthesizers import _dp_sinkhorn
-from skdpgen.synthesizers._vae_model import sizes_by_counts
+from skdpgen.synthesizers._before_training import sizes_by_counts
 
 BOUNDED = Claim(test_sinkhorn.the_step_is_bounded_by_2_c_and_attains_it)
 SHAPE = Claim(test_sinkhorn.the_shape_of_a_step_does_not_tell_how_many_rows_took_part)
+OWN = Claim(test_sinkhorn.a_release_is_a_function_of_the_rows_of_its_step_alone)
+CLASS = Claim(test_sinkhorn.a_step_has_rows_of_its_class_alone)
 ALONE = Claim(test_sinkhorn.the_private_rows_enter_by_the_release_alone)
 NOISE = [Claim(test_sinkhorn.a_step_without_rows_is_a_step_of_noise, n_rows) for n_rows in (0, 30)]
 UNITS = Claim(test_sinkhorn.test_units_are_sampled_whole_and_weigh_as_they_are_told, "units")
@@ -25,7 +27,7 @@ LEDGER = {name: Claim(ledger_is_what_ran, name) for name in test_dp_sinkhorn.FIT
 KEPT = [Claim(nothing_private_is_kept, ARRAYS)]
 HIDDEN = [Claim(the_row_count_is_hidden, ARRAYS)]
 
-CALL, CLIP = _sinkhorn.SinkhornGradient.__call__, _sinkhorn.SinkhornGradient._clipped
+CALL, CLIP = _sinkhorn.SinkhornGradients.__call__, _sinkhorn.SinkhornGradients._clipped
 TRAIN, FIT = _sinkhorn.train_by_transport, _dp_sinkhorn.fit_sinkhorn_model
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
@@ -42,20 +44,31 @@ MUTANTS = [
         (
             CLIP,
             (
-                "return $gradient if $norm <= self._clip else $gradient * (self._clip / $norm)",
-                "return $gradient * (self._clip / $gradient.norm(dim=1, keepdim=True).clamp(min=self._clip))",
+                "return torch.where($h, $g * $f, $z)",
+                "return torch.where($h, $g * (self._clip / $g.norm(dim=2, keepdim=True)).clamp(max=1.0), $z)",
             ),
         ),
     ),
-    (
-        "no clip",
-        [BOUNDED],
-        (CLIP, ("return $gradient if $norm <= self._clip else $gradient * (self._clip / $norm)", "return $gradient")),
-    ),
+    ("no clip", [BOUNDED], (CLIP, ("return torch.where($h, $g * $f, $z)", "return torch.where($h, $g, $z)"))),
     (
         "the norm of the first row alone",
         [BOUNDED],
-        (CLIP, ("torch.linalg.vector_norm($1, dtype=torch.float64)", "torch.linalg.vector_norm($1[:1])")),
+        (CLIP, ("$g.flatten(1)", "$g[:, :1].flatten(1)")),
+    ),
+    (
+        "one factor for all steps at once",
+        [OWN],
+        (CLIP, ("$n.isfinite()", "$n.isfinite().all()")),
+    ),
+    (
+        "iterations from the largest cost of all steps at once",
+        [OWN],
+        (_sinkhorn.transport_plan, ("$largest = max($largest, $blur)", "$largest = max(float($1.max()), $blur)")),
+    ),
+    (
+        "rows of all classes in a step",
+        [CLASS],
+        (_sinkhorn.PrivateRows._of_step, ("self.labels[$r] == $c", "self.labels[$r] >= 0")),
     ),
     (
         "no noise in a step without rows",
@@ -63,9 +76,8 @@ MUTANTS = [
         (
             TRAIN,
             (
-                "for $step, $batch in enumerate($loader):\n    $body",
-                "for $step, $batch in enumerate($loader):\n    if not any(bool(one.mask.any()) for one in $batch):\n"
-                "        $5.take_step()\n        continue\n    $body",
+                "$noise.release($total, divisor=$d, out=[$out])",
+                "bool($total.value[0].any()) and $noise.release($total, divisor=$d, out=[$out])",
             ),
         ),
     ),
@@ -75,8 +87,9 @@ MUTANTS = [
         (
             CALL,
             (
-                "$value = torch.zeros_like($generated[:, :self.n_columns])",
-                "$1, $2 = $1[:len($3)], $2[:len($3)]\n$value = torch.zeros_like($1[:, :self.n_columns])",
+                "$batches, $weights, $some = _stacked($3, $4, $2)",
+                "size = max(1, int(($4 > -math.inf).sum()))\n$1, $2 = $1[:, :size], $2[:, :size]\n"
+                "$batches, $weights, $some = _stacked($3, $4, $2)",
             ),
         ),
     ),
@@ -115,7 +128,7 @@ MUTANTS = [
     (
         "noise of the steps left out",
         [LEDGER[ARRAYS]],
-        (TRAIN, ("$noise.release($total, divisor=$d, out=[$released])", "$released.copy_($total.value[0] / $d)")),
+        (TRAIN, ("$noise.release($total, divisor=$d, out=[$out])", "$out.copy_($total.value[0] / $d)")),
     ),
     (
         "steps that are not counted",

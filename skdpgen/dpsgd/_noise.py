@@ -47,6 +47,9 @@ class GradientNoise:
         Widest dtype of the sums.
     piece : int, default=None
         Normals drawn, and entries added to, at once; None: as many as suit a core's cache.
+    ahead : bool, default=True
+        Whether a second thread draws normals ahead of the steps. For a few hundred normals a step, waiting for it costs
+        more than the normals. The bits are the same.
 
     Notes
     -----
@@ -60,12 +63,14 @@ class GradientNoise:
       gradients are not protected.
 
     Normals of the secure method, and of both methods on an accelerator, are drawn ahead of the steps in a second
-    thread, in the memory of two and a half steps. Those of the fast method on a CPU cost too little for that: they are
-    drawn as they are added, piece by piece in the cache, in as many threads as torch has. `close`, or the end of a
-    ``with`` block, ends the threads.
+    thread (`ahead`), in the memory of two and a half steps. Those of the fast method on a CPU cost too little for that:
+    they are drawn as they are added, piece by piece in the cache, in as many threads as torch has. `close`, or the end
+    of a ``with`` block, ends the threads.
     """
 
-    def __init__(self, shapes, noise_multiplier, rng, *, steps=None, device="cpu", dtype=torch.float32, piece=None):
+    def __init__(
+        self, shapes, noise_multiplier, rng, *, steps=None, device="cpu", dtype=torch.float32, piece=None, ahead=True
+    ):
         self.noise_multiplier = float(noise_multiplier)
         self.lattice = rng.kind != "fast" or dtype != torch.float32
         self.device = torch.device(device)
@@ -73,6 +78,7 @@ class GradientNoise:
         self._left = math.inf if steps is None else int(steps)
         self._process = process_identity()
         self._thread = self._pool = None
+        self._scratch, self._ahead = None, bool(ahead)
         self._in_turn = not self.lattice and self.device.type == "cpu"
         size = self._ends[-1] if self._ends else 0
         kind = "secure" if self.lattice else "fast"
@@ -196,10 +202,13 @@ class GradientNoise:
             else:
                 torch.add(noise, value, alpha=1.0 / divisor, out=target)
             start = end
-        self._spare.put(drawn)
+        if self._ahead:
+            self._spare.put(drawn)
 
     def _take_drawn(self, scale):
         """Return the normals of `fill_secure`, or those of `fill_fast` with standard deviation `scale`."""
+        if not self._ahead:
+            return self._draw(scale)
         if self._thread is None:
             self._start(scale)
         if scale != self._scale:
@@ -211,14 +220,24 @@ class GradientNoise:
             raise RuntimeError("drawing noise failed") from drawn
         return drawn
 
+    def _draw(self, scale):
+        """Draw the normals of one step in this thread."""
+        if self._scratch is None:
+            self._scratch = self._stream.scratch()
+        drawn = torch.empty(self._stream.size, dtype=torch.float64 if self.lattice else torch.float32)
+        _fill_all(self._fill(scale), self._stream, self._scratch, drawn.numpy())
+        return drawn.to(self.device)
+
+    def _fill(self, scale):
+        return fill_secure if self.lattice else partial(fill_fast, scale=scale)
+
     def _start(self, scale):
         self._scale = scale
         self._ready, self._spare, self._stop = queue.Queue(), queue.Queue(), threading.Event()
         dtype = torch.float64 if self.lattice else torch.float32
         for _ in range(min(_AHEAD, self._left + 1)):
             self._spare.put(torch.empty(self._stream.size, dtype=dtype, pin_memory=self.device.type == "cuda"))
-        fill = fill_secure if self.lattice else partial(fill_fast, scale=scale)
-        args = (fill, self._stream, self._left + 1, self._ready, self._spare, self._stop)
+        args = (self._fill(scale), self._stream, self._left + 1, self._ready, self._spare, self._stop)
         self._thread = threading.Thread(target=_work, args=args, name="skdpgen-noise", daemon=True)
         self._thread.start()
 
@@ -250,16 +269,22 @@ def _work(fill, stream, draws, ready, spare, stop):
             buffer = spare.get()
             if buffer is None:
                 return
-            normals = buffer.numpy()
-            for k in range(len(stream)):
-                if stop.is_set():
-                    return
-                start, end = stream.span(k)
-                fill(stream.words(k, scratch), scratch, normals[start:end])
+            if not _fill_all(fill, stream, scratch, buffer.numpy(), stop):
+                return
             ready.put(buffer)
             draws -= 1
     except BaseException as error:
         ready.put(error)
+
+
+def _fill_all(fill, stream, scratch, normals, stop=None):
+    """Draw the normals of one step, piece by piece; return whether all of them were drawn before `stop` was set."""
+    for k in range(len(stream)):
+        if stop is not None and stop.is_set():
+            return False
+        start, end = stream.span(k)
+        fill(stream.words(k, scratch), scratch, normals[start:end])
+    return True
 
 
 def _add_on_lattice(value, noise, std, divisor, out, *, piece=_SUM_PIECE):

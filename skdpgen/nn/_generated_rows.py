@@ -58,11 +58,14 @@ class GeneratedRows:
         parts = zip(rows.split(_CHUNK), codes.split(_CHUNK))
         return torch.cat([self.encode(*part, _exact) for part in parts] or [self.encode(rows, codes)])
 
+    def codes(self, n_rows):
+        """Classes that follow the shares, but for a random start."""
+        places = (torch.arange(n_rows) + torch.rand(1, generator=self.draws, dtype=torch.float64)) / n_rows
+        return torch.searchsorted(self.cumulative_, places).clamp_(max=len(self.cumulative_) - 1)
+
     def __call__(self, n_rows, codes=None):
         """Points of generated rows; their classes follow the shares, but for a random start, or are given."""
-        if codes is None:
-            places = (torch.arange(n_rows) + torch.rand(1, generator=self.draws, dtype=torch.float64)) / n_rows
-            codes = torch.searchsorted(self.cumulative_, places).clamp_(max=len(self.cumulative_) - 1)
+        codes = self.codes(n_rows) if codes is None else codes
         generator, draws = self.generator, self.draws
         latent, classes = torch.randn(n_rows, generator.n_latent, generator=draws), one_hot(codes, generator.n_classes)
         if generator.n_levels is not None:

@@ -9,13 +9,12 @@ from numbers import Integral, Real
 import numpy as np
 
 from .._parameters import UNIT_CONSTRAINTS
-from ..data.frames import FrameRows
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
-from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
+from ._before_training import learn_codec, plan_phases, release_class_counts, sizes_by_counts
+from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, least_width, training_rows
 
 __all__ = ["CRITIC_CONSTRAINTS", "BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "fit_critic_model"]
 
@@ -170,10 +169,10 @@ class BaseCriticSynthesizer(BaseSynthesizer):
 
 def check_size(settings, rows):
     """Refuse networks and steps too large for memory; by public numbers alone."""
-    width, n_labels = _least_width(rows)
-    sizes = (settings.n_components, *settings.hidden_layer_sizes, width)
+    width, n_labels = least_width(rows)
+    sizes = (settings.n_components + n_labels, *settings.hidden_layer_sizes, width)
     generator = sum(a * b for a, b in itertools.pairwise(sizes)) + settings.training.generated_rows * width
-    check_model_size(generator, n_components=sizes[0], hidden_layer_sizes=sizes[1:-1])
+    check_model_size(generator, n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])
     if settings.image_shape is not None:
         width = min(width, settings.n_frequencies**2 * (*settings.image_shape, 1)[2])
     sizes, k = (width + n_labels, *settings.critic_sizes, 1), settings.training.n_critics
@@ -182,13 +181,6 @@ def check_size(settings, rows):
     points = 256 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
     check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=settings.batch_size)
     settings.training.check_size(256, width)
-
-
-def _least_width(rows):
-    """Columns of the networks and classes, as far as they are declared; public."""
-    if isinstance(rows, FrameRows):
-        return rows.least_levels
-    return network_shape(rows)[:2]
 
 
 # ---- the fit ------------------------------------------------------------------------------------------------------

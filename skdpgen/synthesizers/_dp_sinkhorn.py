@@ -7,19 +7,18 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 from .._parameters import UNIT_CONSTRAINTS
-from ..data.frames import FrameRows
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
+from ._before_training import learn_codec, plan_phases, release_class_counts, sizes_by_counts
 from ._budget import Training, resolve_sampling
-from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
-from ._vae_model import learn_codec, plan_phases, release_class_counts, sizes_by_counts
+from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, least_width, training_rows
 
 __all__ = ["DPSinkhornSynthesizer"]
 
-# Rows of generated and private batches: the memory of a step grows with their product.
-_MOST_GENERATED = 2**14
+# Generated rows of a step, and steps at once: the memory of an update grows with their product.
+_MOST_GENERATED, _MOST_AT_ONCE = 2**12, 2**12
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +32,7 @@ class SinkhornSettings(Coordinates):
     generated_rows: int
     blur: float
     l1_weight: float
-    label_scale: float
+    steps_at_once: int
     learning_rate: float
     average: float
     training: Training
@@ -44,7 +43,8 @@ class SinkhornSettings(Coordinates):
 class DPSinkhornSynthesizer(BaseSynthesizer):
     """DP-Sinkhorn: a generator trained by the Sinkhorn divergence between generated and private rows.
 
-    Releases the noisy gradient of the divergence by a batch of generated rows, in each step, and a
+    Each step is for one class, whose rows among a Poisson sample of the private ones are compared with generated rows.
+    Releases the noisy gradient of the divergence by the batch of generated rows, in each step, and a
     generator that is a function of these releases. The gradient by the *whole* generated batch is clipped as one vector
     to a bound C: whatever the private rows of a step are, its norm is at most C, so any change of them moves
     it by at most 2 C. All phases are calibrated together and charged before the first of them: a fit costs (`epsilon`,
@@ -63,21 +63,22 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         Accountant that the fit charges; None makes a new one with this budget.
     n_components : int, default=8
         Number of latent dimensions of the generator.
-    hidden_layer_sizes : sequence of int, default=(256, 256)
+    hidden_layer_sizes : sequence of int, default=(128,)
         Widths of the hidden layers of the generator.
-    generated_rows : int, default=50
-        Rows generated in each step; public, and the same in all steps.
+    generated_rows : int, default=10
+        Rows generated in each step, all of one class; public, and the same in all steps.
     blur : float, default=0.05
         Regularisation of the transport plan, in units of the cost.
     l1_weight : float, default=0.0
         The cost of moving one row to another is the squared Euclidean distance, and `l1_weight` times the city-block
         one. Arrays are scaled to -1 to 1; rows of tables are one-hot.
-    label_scale : float, default=15.0
-        Scale of the one-hot class at the end of a row: how much it costs to move a row to one of another class.
-    learning_rate : float, default=0.001
+    steps_at_once : int, default=40
+        Steps of the training between two updates of the generator, which takes the mean of their noisy gradients.
+    learning_rate : float, default=0.003
         Initial learning rate of Adam; it falls linearly.
-    average : float, default=0.995
-        Decay of the exponential average of the generator's parameters, which is released; 0 releases the last ones.
+    average : float, default=0.998
+        Decay of the exponential average of the generator's parameters over updates, which is released; 0 releases the
+        last ones.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the generator is
         conditional on the class; a numeric one is a column like the others.
@@ -90,11 +91,11 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
     training : DPSGD or None, default=None
-        Steps of the training. Default: 8000 steps at a `sampling_rate` of .001 and a `gradient_bound` of .5 (C above,
-        of the gradient by all generated rows). The noise does not depend on how many rows take part: about 50 are
-        enough, and more make the gradient less random, but weaken the amplification by sampling. The noise of a step
-        hardly grows with their number, so that more steps are better. It takes no `net`, `warm_start_steps` and
-        `device`.
+        Steps of the training. Default: 200,000 steps at a `sampling_rate` of .001 and a `gradient_bound` of .5 (C
+        above, of the gradient by all generated rows). The noise does not depend on how many rows take part: about five
+        of a class are enough, and more make the gradient less random, but weaken the amplification by sampling. The
+        noise of a step grows slowly with their number, so that more steps are better. It takes no `net`,
+        `warm_start_steps` and `device`.
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         The noise of the training is the same with both weightings.
@@ -137,9 +138,11 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     gradients are never more than 2 C apart, so that the charge is an upper bound.
 
     Against the public code: the number of generated rows is fixed (there it follows the number of private rows of the
-    step, which it reveals), labels of generated rows follow released shares, the model of the last step is released
-    (there the one with the best accuracy on test rows), the divergence takes all rows of a second draw of the generator
-    (there a fifth), images are low-pass filtered before the clip, and the number of rows is released with noise.
+    step, which it reveals), a step is for one class (there for all, with a cost for moving a row to another class),
+    classes of steps follow released shares, the generator moves along the mean of the gradients of many steps, the
+    model of the last step is released (there the one with the best accuracy on test rows), the divergence takes all
+    rows of a second draw of the generator (there a fifth), images are low-pass filtered before the clip, and the number
+    of rows is released with noise.
 
     References
     ----------
@@ -161,7 +164,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     _training_defaults = {
         **dict.fromkeys(("batch_size", "epochs")),
         "sampling_rate": 0.001,
-        "steps": 8000,
+        "steps": 200_000,
         "gradient_bound": 0.5,
     }
     _parameter_constraints = {
@@ -173,7 +176,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         "generated_rows": [Interval(Integral, 2, _MOST_GENERATED, closed="both")],
         "blur": [Interval(Real, 1e-6, 1e6, closed="both")],
         "l1_weight": [Interval(Real, 0, 1e6, closed="both")],
-        "label_scale": [Interval(Real, 0, 1e6, closed="both")],
+        "steps_at_once": [Interval(Integral, 1, _MOST_AT_ONCE, closed="both")],
         "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
         "average": [Interval(Real, 0, 1, closed="left")],
         "image_shape": [tuple, list, None],
@@ -188,13 +191,13 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         neighboring=None,
         accountant=None,
         n_components=8,
-        hidden_layer_sizes=(256, 256),
-        generated_rows=50,
+        hidden_layer_sizes=(128,),
+        generated_rows=10,
         blur=0.05,
         l1_weight=0.0,
-        label_scale=15.0,
-        learning_rate=0.001,
-        average=0.995,
+        steps_at_once=40,
+        learning_rate=0.003,
+        average=0.998,
         target=None,
         schema=None,
         classes=None,
@@ -220,7 +223,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
             hidden_layer_sizes,
             generated_rows,
         )
-        self.blur, self.l1_weight, self.label_scale = blur, l1_weight, label_scale
+        self.blur, self.l1_weight, self.steps_at_once = blur, l1_weight, steps_at_once
         self.training, self.learning_rate, self.average = training, learning_rate, average
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
@@ -282,7 +285,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
 def _settings(given, seed):
     """The settings of the parameters; ValueError for parameters that would do nothing in this combination."""
     Coordinates.check(given["image_shape"], given["n_frequencies"])
-    names = ("n_components", "generated_rows", "blur", "l1_weight", "label_scale", "learning_rate", "average")
+    names = ("n_components", "generated_rows", "blur", "l1_weight", "steps_at_once", "learning_rate", "average")
     return SinkhornSettings(
         **{name: given[name] for name in names},
         hidden_layer_sizes=as_sizes(given["hidden_layer_sizes"], "hidden_layer_sizes"),
@@ -295,11 +298,13 @@ def _settings(given, seed):
 
 
 def _check_size(settings, rows):
-    """Refuse a network or a basis too large for memory; by public numbers alone."""
-    width = 2 * len(rows.schema) if isinstance(rows, FrameRows) else rows.X.shape[1]
-    sizes = (settings.n_components, *settings.hidden_layer_sizes, width)
-    numbers = sum(a * b for a, b in itertools.pairwise(sizes)) + settings.generated_rows * width
-    check_model_size(numbers, n_components=sizes[0], hidden_layer_sizes=sizes[1:-1])
+    """Refuse a network, a basis or an update too large for memory; by public numbers alone."""
+    width, n_labels = least_width(rows)
+    sizes = (settings.n_components + n_labels, *settings.hidden_layer_sizes, width)
+    numbers = sum(a * b for a, b in itertools.pairwise(sizes))
+    check_model_size(numbers, n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])
+    at_once, generated = settings.steps_at_once, settings.generated_rows
+    check_model_size(4 * at_once * generated * max(sizes), generated_rows=generated, steps_at_once=at_once)
 
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
@@ -357,9 +362,9 @@ def fit_sinkhorn_model(rows, settings, fit):
         gains=gains,
         units=rows.unit_codes,
         n_rows=settings.generated_rows,
+        at_once=settings.steps_at_once,
         blur=settings.blur,
         l1_weight=settings.l1_weight,
-        label_scale=settings.label_scale,
         learning_rate=settings.learning_rate,
         average=settings.average,
         seed=settings.seed,

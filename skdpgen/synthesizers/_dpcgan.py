@@ -11,9 +11,9 @@ from .._parameters import UNIT_CONSTRAINTS
 from ..data.validation import read_vectors
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
+from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 from ._budget import Network, Training, check_device, resolve_sampling
 from ._generator_model import GeneratorModel, training_rows
-from ._vae_model import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 
 __all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
 

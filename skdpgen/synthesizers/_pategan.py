@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from numbers import Integral
@@ -15,8 +16,8 @@ from ..mechanisms import add_gaussian, count_votes
 from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._generator_model import GeneratorModel, training_rows
-from ._vae_model import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
+from ._before_training import learn_codec, plan_phases, release_class_counts, sizes_by_counts
+from ._generator_model import GeneratorModel, least_width, training_rows
 
 __all__ = ["PATEGANSynthesizer"]
 
@@ -239,19 +240,23 @@ class PATEGANSynthesizer(BaseSynthesizer):
 
     def _prepare(self, X, y, accountant, groups=None):
         sizes = {name: as_sizes(getattr(self, name), name) for name in ("generator_sizes", "student_sizes")}
-        for name, widths in sizes.items():
-            numbers = sum(a * b for a, b in zip((self.n_components, *widths), (*widths, 1)))
-            check_model_size(numbers, n_components=self.n_components, **{name: widths})
         rounds = Rounds(self.steps, self.labelled_rows)
         settings = VoteSettings(
             self.n_teachers, self.n_components, *sizes.values(), rounds, self._seed(), shows_bars(self.progress)
         )
         rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
-        width, n_labels, _ = network_shape(rows)
-        scores = self.n_teachers * (1 + n_labels) * (width + self.labelled_rows)
-        check_model_size(scores, n_teachers=self.n_teachers, labelled_rows=self.labelled_rows)
+        self._check_size(sizes, *least_width(rows))
         phases = plan_phases(rows, settings, self._share("bounds"), relation, label="votes")
         return (rows, settings), self._calibrate_phases(accountant, rows, phases)
+
+    def _check_size(self, sizes, width, n_labels):
+        """Refuse networks and teachers too large for memory; by public numbers alone."""
+        for name, start, end in (("generator_sizes", self.n_components, width), ("student_sizes", width, 1)):
+            widths = (start + n_labels, *sizes[name], end)
+            numbers = sum(a * b for a, b in itertools.pairwise(widths))
+            check_model_size(numbers, n_components=self.n_components, **{name: sizes[name]})
+        scores = self.n_teachers * (1 + n_labels) * (width + self.labelled_rows)
+        check_model_size(scores, n_teachers=self.n_teachers, labelled_rows=self.labelled_rows)
 
     def _release(self, rows, settings, fit):
         return fit_pategan_model(rows, settings, fit)

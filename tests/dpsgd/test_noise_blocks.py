@@ -227,13 +227,13 @@ def test_uniforms_are_multiples_of_the_smallest_step():
 # ---- noise on sums ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("piece", [4, 10, 64])
-@pytest.mark.parametrize("kind", ["secure", "fast"])
-def test_each_entry_of_each_step_has_noise_of_its_own(kind, piece, n_threads):
+@pytest.mark.parametrize(("kind", "ahead"), [("secure", True), ("secure", False), ("fast", True)])
+def test_each_entry_of_each_step_has_noise_of_its_own(kind, ahead, piece, n_threads):
     """Whatever the pieces, the threads, and the tensors that a piece is cut into."""
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads)
     try:
-        with GradientNoise(SHAPES, 0.75, Bits(kind), piece=piece) as source:
+        with GradientNoise(SHAPES, 0.75, Bits(kind), piece=piece, ahead=ahead) as source:
             released = np.array([flat(source.release(bounded(3.0), divisor=4.0)) for _ in range(7)])
     finally:
         torch.set_num_threads(before)

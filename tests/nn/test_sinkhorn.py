@@ -11,11 +11,11 @@ from _charged import charged
 
 from skdpgen._types import BoundedUnit
 from skdpgen.dpsgd import GradientNoise, PoissonLoader, WholeBatchPlan
-from skdpgen.nn._generated_rows import emphasize_classes, to_rows
+from skdpgen.nn._generated_rows import GeneratedRows, emphasize_classes, to_rows
 from skdpgen.nn._generators import ConditionalGenerator
 from skdpgen.nn._sinkhorn import (
-    SinkhornGradient,
-    _rows_of,
+    PrivateRows,
+    SinkhornGradients,
     train_by_transport,
     transport_cost,
     transport_gradient,
@@ -34,8 +34,11 @@ def plan_of(**changes):
 
 def released(private, generated, fresh, plan, **options):
     """The mean that noise is added to, for some private rows in one step."""
-    gradient_of = SinkhornGradient(plan, generated.shape[1], blur=0.05, **options)
-    bounded = gradient_of(generated, fresh, torch.as_tensor(private, dtype=torch.float32))
+    gradients_of = SinkhornGradients(plan, 100.0, blur=0.05, **options)
+    private = torch.as_tensor(private, dtype=torch.float32)
+    places, weights = torch.zeros(1, len(private) + 2, generated.shape[1]), torch.full((1, len(private) + 2), -math.inf)
+    places[0, : len(private)], weights[0, : len(private)] = private, -math.log(max(1, len(private)))
+    (bounded,) = gradients_of(generated[None], fresh[None], places, weights)
     assert bounded.sensitivity("add_or_remove_one") == bounded.sensitivity("replace_one") == plan.l2_bound
     return bounded.value[0].double() / plan.expected_batch_size
 
@@ -78,6 +81,29 @@ def test_the_shape_of_a_step_does_not_tell_how_many_rows_took_part():
     the_shape_of_a_step_does_not_tell_how_many_rows_took_part()
 
 
+def a_release_is_a_function_of_the_rows_of_its_step_alone():
+    """Steps that are computed at once do not meet, to the last bit: what others drew could tell of a row otherwise."""
+    draws = torch.Generator().manual_seed(0)
+    plan, shape = plan_of(), (5, 6, 3)
+    own, fresh = torch.rand(shape, generator=draws), torch.rand(shape, generator=draws)
+    for scale in (1e-3, 1.0, 1e3, math.inf):
+        found = []
+        for rows in (0, 1, 7):
+            private, weights = torch.zeros(5, 9, 3), torch.full((5, 9), -math.inf)
+            private[:, :rows] = scale * torch.rand(5, rows, 3, generator=draws)
+            weights[:, :rows] = -math.log(max(rows, 1))
+            private[2], weights[2] = 0.0, -math.inf
+            private[2, :4], weights[2, :4] = torch.linspace(-2, 2, 12).view(4, 3), -math.log(4)
+            found.append(SinkhornGradients(plan, 10.0, blur=0.05)(own, fresh, private, weights)[2].value[0])
+        assert torch.equal(found[0], found[1])
+        assert torch.equal(found[0], found[2])
+        assert found[0].any()
+
+
+def test_a_release_is_a_function_of_the_rows_of_its_step_alone():
+    a_release_is_a_function_of_the_rows_of_its_step_alone()
+
+
 def test_a_gradient_that_is_not_finite_is_masked():
     rows = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     for bad in (math.inf, math.nan, 3e38):
@@ -94,7 +120,7 @@ def test_the_plan_is_that_of_sinkhorn_in_double_precision():
     cost = transport_cost(x, y, l1_weight=0.5)
     expected = (x[:, None] - y[None]).square().sum(2) + 0.5 * (x[:, None] - y[None]).abs().sum(2)
     torch.testing.assert_close(cost, expected)
-    found = transport_plan(cost, 0.3, weights)
+    found = transport_plan(cost, 0.3, weights, 3.0)
     kernel, u, v = (-cost / 0.3).exp(), torch.ones(6).double(), torch.ones(9).double()
     for _ in range(200):
         u = 1 / 6 / (kernel @ v)
@@ -110,9 +136,9 @@ def test_places_without_a_row_change_nothing():
     padded, weights = torch.cat([y, torch.zeros(3, 3)]), torch.full((8,), -math.inf)
     weights[:5] = -math.log(5)
     options = {"blur": 0.05, "l1_weight": 0.2}
-    one = transport_gradient(x, y, weights[:5], **options)
-    torch.testing.assert_close(transport_gradient(x, padded, weights, **options), one)
-    together = transport_gradient(x, torch.stack([padded, padded]), torch.stack([weights, weights]), **options)
+    one = transport_gradient(x, y, weights[:5], 50.0, **options)
+    torch.testing.assert_close(transport_gradient(x, padded, weights, 50.0, **options), one)
+    together = transport_gradient(x, torch.stack([padded, padded]), torch.stack([weights, weights]), 50.0, **options)
     torch.testing.assert_close(together[1], one)
 
 
@@ -121,8 +147,10 @@ def test_the_gradient_is_that_of_the_cost():
     x = torch.tensor([[0.0, 0.0], [10.0, 0.0]])
     y = torch.tensor([[1.0, 0.0], [10.0, 3.0]])
     equal = torch.full((2,), -math.log(2))
-    torch.testing.assert_close(transport_gradient(x, y, equal, blur=0.01), torch.tensor([[-1.0, 0.0], [0.0, -3.0]]))
-    moved = transport_gradient(x, y, equal, blur=0.01, l1_weight=1.0)
+    torch.testing.assert_close(
+        transport_gradient(x, y, equal, 200.0, blur=0.01), torch.tensor([[-1.0, 0.0], [0.0, -3.0]])
+    )
+    moved = transport_gradient(x, y, equal, 200.0, blur=0.01, l1_weight=1.0)
     torch.testing.assert_close(moved, torch.tensor([[-1.5, 0.0], [0.0, -3.5]]))
 
 
@@ -132,7 +160,7 @@ def _trained(plan, X, labels=None, *, n_classes=0, basis=None, units=None, seed=
     labels = np.zeros(len(X), dtype=np.int64) if labels is None else labels
     noise = train_by_transport(
         generator, X.astype(np.float32), labels, np.ones(max(n_classes, 1)), charged(plan),
-        make_noise_generator("secure"), basis=basis, units=units, seed=seed, **{"n_rows": 32, **options},
+        make_noise_generator("secure"), basis=basis, units=units, seed=seed, **{"n_rows": 8, "at_once": 4, **options},
     )  # fmt: skip
     assert all(p.grad is None for p in generator.parameters())
     return generator if basis is None else to_rows(generator, basis), noise
@@ -142,8 +170,8 @@ def test_without_noise_the_rows_move_to_the_private_ones_of_their_class():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 400)
     X = np.clip(np.array([[0.2, 0.8], [0.7, 0.3]])[labels] + 0.05 * rng.normal(size=(400, 2)), 0, 1)
-    plan = plan_of(noise_multiplier=0.0, steps=150, expected_batch_size=40.0)
-    generator, (text, private) = _trained(plan, X, labels, n_classes=2, learning_rate=0.02)
+    plan = plan_of(noise_multiplier=0.0, steps=1200, expected_batch_size=40.0)
+    generator, (text, private) = _trained(plan, X, labels, n_classes=2, at_once=8, learning_rate=0.02)
     assert private
     assert "AES" in text
     latent = torch.randn(500, 2, generator=torch.Generator().manual_seed(0))
@@ -195,7 +223,9 @@ def the_private_rows_enter_by_the_release_alone():
             torch.manual_seed(0)
             generator = ConditionalGenerator(2, 0, 3, n_hidden=8)
             labels = np.zeros(len(rows), dtype=np.int64)
-            train_by_transport(generator, rows.astype(np.float32), labels, np.ones(1), charged(plan), rng, n_rows=8)
+            train_by_transport(
+                generator, rows.astype(np.float32), labels, np.ones(1), charged(plan), rng, n_rows=8, at_once=1
+            )
         found.append([p.detach() for p in generator.parameters()])
     for one, other in zip(*found):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
@@ -227,7 +257,7 @@ def a_step_without_rows_is_a_step_of_noise(n_rows):
         patch.setattr(torch.optim.Adam, "step", followed)
         labels, rng = np.zeros(n_rows, dtype=np.int64), make_noise_generator("secure")
         x = np.zeros((n_rows, 3), dtype=np.float32)
-        train_by_transport(generator, x, labels, np.ones(1), charged(plan), rng, n_rows=8)
+        train_by_transport(generator, x, labels, np.ones(1), charged(plan), rng, n_rows=8, at_once=1)
     assert sums == [[0.0]] * plan.steps
     assert moved == [True] * plan.steps
 
@@ -243,15 +273,61 @@ def test_units_are_sampled_whole_and_weigh_as_they_are_told(weighting):
     units[-2:] = 7  # of five rows, of which three are used
     plan = plan_of(unit=BoundedUnit("pid", 3, weighting), sampling_rate=0.3, expected_batch_size=36.0, steps=5)
     rows = torch.from_numpy(units[:, None]).float()
-    loader = PoissonLoader(rows, plan=plan, rng=make_noise_generator("secure"), units=units)
+    private = PrivateRows(_generated(), rows.numpy(), np.zeros(len(rows), dtype=np.int64), plan, 8)
+    loader = PoissonLoader(private.places, plan=plan, rng=make_noise_generator("secure"), units=units)
+    assert private.n_places >= 36
     for batch in loader:
-        private, log_weights = _rows_of(batch, rows, plan)
-        found, counts = np.unique(private[:, 0].numpy(), return_counts=True)
+        points, log_weights = private.of_steps([batch], torch.zeros(1, dtype=torch.int64))
+        used = np.isfinite(log_weights[0].numpy())
+        drawn = np.rint((points[0, :, 0].numpy()[used] + 1) / 2).astype(int)
+        found, counts = np.unique(drawn, return_counts=True)
+        weights = np.exp(log_weights[0].numpy()[used])
+        assert weights.sum() == pytest.approx(1)
+        if len(drawn) == private.n_places:
+            continue  # more rows than places
         assert (counts == [1 if unit == 39 else 3 for unit in found]).all()
         if weighting == "rows":
-            assert log_weights is None
+            np.testing.assert_allclose(weights, 1 / len(drawn), rtol=1e-5)
             continue
-        weights = np.exp(log_weights.numpy())
-        assert weights.sum() == pytest.approx(1)
-        shares = [weights[private[:, 0].numpy() == unit].sum() for unit in found]
+        shares = [weights[drawn == unit].sum() for unit in found]
         np.testing.assert_allclose(shares, 1 / len(found), rtol=1e-5)
+
+
+def _generated(n_classes=0, class_ratio=(1.0,)):
+    generator = ConditionalGenerator(2, n_classes, 1, n_hidden=4)
+    return GeneratedRows(generator, np.asarray(class_ratio), torch.Generator().manual_seed(0))
+
+
+def a_step_has_rows_of_its_class_alone():
+    """Rows of no class are in no step; a step of more rows than places uses some of them, in all their order."""
+    labels = np.arange(300) % 3 - 1
+    rows = np.linspace(0, 1, 300, dtype=np.float32)[:, None]
+    for rate, size in ((0.05, 15.0), (0.9, 270.0), (0.9, 20.0)):
+        plan = plan_of(sampling_rate=rate, expected_batch_size=size, steps=4)
+        private = PrivateRows(_generated(2, (1.0, 1.0)), rows, labels, plan, 8)
+        loader = PoissonLoader(private.places, plan=plan, rng=make_noise_generator("secure"))
+        codes = torch.tensor([0, 0, 1, 1])
+        points, log_weights = private.of_steps(iter(loader), codes)
+        assert points.shape == (4, private.n_places, 1)
+        for code, some, logs in zip(codes, points[:, :, 0], log_weights):
+            used = np.isfinite(logs.numpy())
+            found = np.rint((some.numpy()[used] + 1) / 2 * 299).astype(int)
+            assert (labels[found] == int(code)).all()
+            assert len(set(found)) == len(found) <= private.n_places
+            if len(found):
+                np.testing.assert_allclose(np.exp(logs.numpy()[used]), 1 / len(found), rtol=1e-5)
+            if (rate, size) == (0.9, 20.0):  # about 90 rows
+                assert len(found) == private.n_places
+                assert found.max() > 200
+
+
+def test_a_step_has_rows_of_its_class_alone():
+    a_step_has_rows_of_its_class_alone()
+
+
+def test_steps_at_once_may_be_more_or_fewer_than_a_multiple_of_the_steps():
+    X, labels = np.random.default_rng(0).random((50, 3)), np.arange(50) % 3
+    for at_once in (1, 3, 4, 20):
+        plan = plan_of(steps=10)
+        _trained(plan, X, labels, n_classes=3, at_once=at_once)
+        assert plan.steps_taken == 10

@@ -8,6 +8,7 @@ from _fits import (
     a_category_of_one_record_is_not_told,
     a_refused_fit_releases_nothing,
     ledger_is_what_ran,
+    networks_of_many_levels_are_refused,
     nothing_private_is_kept,
     the_row_count_is_hidden,
 )
@@ -16,7 +17,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 import skdpgen
-from skdpgen import DPSinkhornSynthesizer, PrivacyAccountant
+from skdpgen import DPSGD, DPSinkhornSynthesizer, PrivacyAccountant
 from skdpgen.accounting import Receipt, describe_event, epsilon_pld, poisson_gaussian_event
 from skdpgen.synthesizers import _generator_model
 
@@ -58,12 +59,12 @@ def test_a_step_is_charged_at_its_standard_deviation_over_2_c(monkeypatch, relat
 
 def test_without_noise_the_samples_train_a_classifier_of_digits():
     synth = made(
-        np.inf, classes=range(10), steps=150, sampling_rate=0.06, generated_rows=60, hidden_layer_sizes=(100,),
-        learning_rate=0.01, average=0.9, label_scale=15.0,
+        np.inf, classes=range(10), steps=3000, sampling_rate=0.06, generated_rows=10, hidden_layer_sizes=(100,),
+        learning_rate=0.01, average=0.9,
     ).fit(X[:1200], Y[:1200])  # fmt: skip
     drawn = synth.sample(800, random_state=0)
     accuracy = LogisticRegression(max_iter=300).fit(*drawn).score(X[1200:], Y[1200:])
-    assert accuracy > 0.6
+    assert accuracy > 0.75
 
 
 def test_images_are_compared_in_their_lowest_frequencies(monkeypatch):
@@ -75,6 +76,14 @@ def test_images_are_compared_in_their_lowest_frequencies(monkeypatch):
     assert rows.shape == (20, 64)
     assert set(labels) <= set(range(10))
     assert ((rows >= 0) & (rows <= 16)).all()
+
+
+@pytest.mark.parametrize("target", [None, "code"])
+def test_networks_of_many_declared_levels_are_refused_before_the_charge(target):
+    few = DPSGD(1, sampling_rate=0.5)
+    networks_of_many_levels_are_refused(
+        DPSinkhornSynthesizer, target, hidden_layer_sizes=(20_000,), training=few, generated_rows=2, steps_at_once=1
+    )
 
 
 def test_a_saved_model_draws_the_same_rows(tmp_path):
@@ -95,6 +104,8 @@ def test_a_saved_model_draws_the_same_rows(tmp_path):
         ({"generated_rows": 1}, "generated_rows"),
         ({"blur": 0.0}, "blur"),
         ({"average": 1.0}, "average"),
+        ({"steps_at_once": 0}, "steps_at_once"),
+        ({"steps_at_once": 4096, "generated_rows": 4096, "image_shape": (8, 8)}, "the model would have"),
         ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
         ({"batch_size": 9, "sampling_rate": 0.001}, "private under add_or_remove_one"),
         ({"unit": "pid", "max_rows_per_unit": 0}, "max_rows_per_unit"),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from _claims import RELATIONS
+from _fits import networks_of_many_levels_are_refused
 from sklearn.datasets import load_digits
 
 from skdpgen import GSWGANSynthesizer, PrivacyAccountant
 from skdpgen.accounting import Receipt, describe_event, epsilon_pld, gaussian_event, subset_gaussian_event
-from skdpgen.tabular import Boolean, Categorical, Schema
 
 FITTED = (
     "arrays, critics", "arrays, sampled critics", "arrays, critics, replace_one", "frame, critics",
@@ -85,18 +84,7 @@ def test_what_cannot_be_trained_is_refused_before_the_charge(parameters, match):
 
 @pytest.mark.parametrize("target", [None, "code"])
 def test_critics_of_many_declared_levels_are_refused_before_the_charge(target):
-    """Memory is foreseen by the levels that a schema declares, and not by two a column."""
-    frame = pd.DataFrame({"code": ["0", "1", "2"] * 20, "late": [True, False] * 30})
-    for n, refused in ((40, False), (20_000, True)):
-        schema = Schema([Categorical("code", tuple(map(str, range(n)))), Boolean("late")])
-        accountant = PrivacyAccountant(1.0)
-        synth = GSWGANSynthesizer(
-            None, accountant=accountant, schema=schema, target=target, n_critics=1000, steps=1, warm_start_steps=0,
-            critic_steps=0, generated_rows=2, batch_size=1,
-        )  # fmt: skip
-        if refused:
-            with pytest.raises(ValueError, match="the model would have"):
-                synth.fit(frame)
-        else:
-            synth.fit(frame)
-        assert bool(accountant.entries) != refused
+    networks_of_many_levels_are_refused(
+        GSWGANSynthesizer, target, n_critics=1000, steps=1, warm_start_steps=0, critic_steps=0, generated_rows=2,
+        batch_size=1,
+    )  # fmt: skip

@@ -13,6 +13,7 @@ from _fits import (
     a_category_of_one_record_is_not_told,
     a_refused_fit_releases_nothing,
     ledger_is_what_ran,
+    networks_of_many_levels_are_refused,
     nothing_private_is_kept,
     the_row_count_is_hidden,
 )
@@ -367,3 +368,12 @@ def test_what_cannot_be_is_refused_before_the_charge(parameters, match):
     with pytest.raises(ValueError, match=match):
         made(None, accountant=accountant, **parameters).fit(X, Y)
     assert not accountant.entries
+
+
+@pytest.mark.parametrize("target", [None, "code"])
+@pytest.mark.parametrize("wide", ["generator_sizes", "student_sizes"])
+def test_networks_of_many_declared_levels_are_refused_before_the_charge(target, wide):
+    sizes = {"generator_sizes": (4,), "student_sizes": (4,), wide: (20_000,)}
+    networks_of_many_levels_are_refused(
+        PATEGANSynthesizer, target, n_teachers=2, steps=1, labelled_rows=2, n_components=2, **sizes
+    )
