@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from .._parameters import UNIT_CONSTRAINTS
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
+from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._before_training import learn_codec, plan_phases, release_class_counts, sizes_by_counts
 from ._budget import Training, resolve_sampling
@@ -131,6 +131,10 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the counts of the classes (of all
+    rows, without classes; none where only the public number of rows is needed), and `steps` Poisson-sampled ones, which
+    sample units where there are units.
+
     Under "add_or_remove_one" a step is a Poisson-sampled Gaussian release: given the other rows of the step, the row
     that joined takes part with probability `sampling_rate`, and then moves the mean by at most 2 C. The noise
     multiplier is the standard deviation over 2 C. Under "replace_one" the old and the new row each move the mean by at
@@ -227,40 +231,6 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         self.training, self.learning_rate, self.average = training, learning_rate, average
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generative model of the rows.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters contradict one another, or the data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
-        of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
-        number of rows where each unit counts 1, and `steps` Poisson-sampled ones, which sample units.
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()

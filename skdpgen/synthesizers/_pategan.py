@@ -14,7 +14,7 @@ from ..accounting import Phase
 from ..data.validation import read_vectors
 from ..mechanisms import add_gaussian, count_votes
 from ..utils.progress import progress_bar, shows_bars
-from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
+from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import learn_codec, plan_phases, release_class_counts, sizes_by_counts
 from ._generator_model import GeneratorModel, least_width, training_rows
@@ -126,6 +126,10 @@ class PATEGANSynthesizer(BaseSynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the counts of the classes (of all
+    rows, without classes; none where only the public number of rows is needed), and `steps` for the counts of votes.
+    Student and generator cost nothing: they are functions of what was released.
+
     A record, or a unit, lies in one subset, which is drawn for it independently of all others. So it changes one vote
     for each labelled row: the m counts of a round move by at most sqrt(m), under both relations, and a round is one
     Gaussian release of that sensitivity. No amplification is claimed, as teachers see all their rows in every round.
@@ -202,41 +206,6 @@ class PATEGANSynthesizer(BaseSynthesizer):
         self.bounds, self.budget_split, self.on_invalid = bounds, budget_split, on_invalid
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generator of rows.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters or data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
-        of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
-        number of rows where each unit counts 1, and `steps` for the counts of votes. Student and generator cost
-        nothing: they are functions of what was released.
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         sizes = {name: as_sizes(getattr(self, name), name) for name in ("generator_sizes", "student_sizes")}
