@@ -224,14 +224,6 @@ class PrivateEstimator(BaseEstimator):
         """Share of the budget of an entry of `budget_split`, "bounds" or "clusters"."""
         return share_of(self.budget_split, name)
 
-    def _check_share(self, learned):
-        """Refuse a share of the budget for what is learned, where nothing is: it would do nothing."""
-        if "bounds" in (self.budget_split or {}) and not learned:
-            raise ValueError(
-                '"bounds" of budget_split= is the share of what is learned, and all of it is declared: leave it out; '
-                "nothing was charged"
-            )
-
     def _forget_fit(self, parameters):
         """Delete all that is neither a parameter nor a setting of the caller: the results of an earlier fit."""
         for name in set(vars(self)).difference(parameters, _SETTINGS):

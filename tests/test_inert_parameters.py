@@ -7,34 +7,17 @@ import pytest
 from _command_line import refused
 
 from skdpgen import (
-    DPPCA,
     DPSGD,
     DataLensSynthesizer,
     DPGaussianMixture,
     DPGMSynthesizer,
     GSWGANSynthesizer,
-    MomentSynthesizer,
-    P3GMSynthesizer,
-    PATEGANSynthesizer,
     PrivacyAccountant,
-    PrivacyUnit,
 )
-from skdpgen.nn import DPNetClassifier
 
 X = np.random.default_rng(0).uniform(0, 1, (60, 3))
-Y = np.tile([0, 1], 30)
-ALL = {"bounds": (0, 1), "l2_bound": 1.0}
-SPLIT = {"budget_split": {"bounds": 0.1}}
 ONE = {"n_clusters": 1, "training": DPSGD(10, 0.5)}
 INERT = {
-    "DPPCA, a share of nothing": (lambda: DPPCA(**ALL, **SPLIT), (X,), "is declared"),
-    "a mixture, a share of nothing": (lambda: DPGaussianMixture(2, **ALL, **SPLIT), (X,), "is declared"),
-    "moments, a share of nothing": (lambda: MomentSynthesizer(**ALL, **SPLIT), (X,), "is declared"),
-    "P3GM, a share of nothing": (lambda: P3GMSynthesizer(**ALL, classes=[0, 1], **SPLIT), (X, Y), "is declared"),
-    "PATE-GAN, a share of nothing": (lambda: PATEGANSynthesizer(bounds=(0, 1), **SPLIT), (X,), "is declared"),
-    "a classifier, a share of nothing": (
-        lambda: DPNetClassifier(bounds=(0, 1), classes=[0, 1], steps=5, **SPLIT), (X, Y), "is declared"
-    ),
     "shrinkage without y": (lambda: DPGaussianMixture(2, shrinkage=0.3), (X,), "shrinkage"),
     "a share of no clusters": (
         lambda: DPGMSynthesizer(budget_split={"clusters": 0.2}, **ONE), (X,), '"clusters" of budget_split'
@@ -58,16 +41,6 @@ def test_a_parameter_that_would_do_nothing_is_refused_before_the_charge(name):
     with pytest.raises(ValueError, match=match):
         make().set_params(accountant=accountant).fit(*data)
     assert not accountant.entries
-
-
-def test_a_share_of_what_is_learned_is_accepted_where_anything_is():
-    for make, data in (
-        (lambda: DPPCA(bounds=(0, 1), **SPLIT), {}),
-        (lambda: DPPCA(**ALL, unit=PrivacyUnit(), **SPLIT), {"groups": np.arange(60) // 2}),
-        (lambda: MomentSynthesizer(l2_bound=1.0, **SPLIT), {}),
-        (lambda: DPGMSynthesizer(**{**ONE, "n_clusters": 2}, budget_split={"bounds": 0.1, "clusters": 0.2}), {}),
-    ):
-        assert make().plan(X, **data).phases
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,6 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     def _phases(self):
         learned = scaling_phases(self.bounds, self.l2_bound, self._share("bounds"))
         learned = [*max_rows_phases(self._unit, self._share("bounds")), *learned]
-        self._check_share(learned)
         rest = 1.0 - sum(phase.share for phase in learned)
         if rest <= 0:
             raise ValueError(f'"bounds": {self._share("bounds"):g} of budget_split leaves nothing for the moments')

@@ -281,7 +281,6 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         share = self._share("bounds")
         of_units = [*max_rows_phases(self._unit, share), *row_count_phases(self._unit, share)]
         phases = [*of_units, *scaling_phases(self.bounds, self.l2_bound, share)]
-        self._check_share(phases)
         rest = 1.0 - sum(phase.share for phase in phases)
         if rest <= 0:
             raise ValueError(f'"bounds": {self._share("bounds"):g} of budget_split leaves nothing for the model')

@@ -264,7 +264,6 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         phases = [*max_rows_phases(self._unit, share), *scaling_phases(self.bounds, 1.0, share)]
         if declared is None:
             phases.append(Phase("classes", share))
-        self._check_share(phases)
         if accountant.neighboring == "add_or_remove_one" or ids is not None:
             phases.append(Phase("rows", _ROWS_SHARE))
         left = 1 - sum(phase.share for phase in phases)

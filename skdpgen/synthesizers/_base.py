@@ -185,7 +185,6 @@ class BaseSynthesizer(PrivateEstimator):
         return public_assumptions(self, rows)
 
     def _calibrate_phases(self, accountant, rows, phases):
-        self._check_share(rows.phases(1.0))
         return self._calibrate(accountant, phases, learns_names=rows.learns_classes)
 
     def _card_parameters(self):
