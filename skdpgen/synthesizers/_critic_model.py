@@ -9,7 +9,6 @@ from numbers import Integral, Real
 import numpy as np
 
 from .._parameters import UNIT_CONSTRAINTS
-from ..data.frames import FrameRows
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
@@ -200,7 +199,7 @@ class BaseCriticSynthesizer(BaseSynthesizer):
 
 def check_size(settings, rows):
     """Refuse networks and steps too large for memory; by public numbers alone."""
-    width, n_labels = _least_width(rows)
+    width, n_labels, _ = network_shape(rows)
     sizes = (settings.n_components, *settings.hidden_layer_sizes, width)
     generator = sum(a * b for a, b in itertools.pairwise(sizes)) + settings.training.generated_rows * width
     check_model_size(generator, n_components=sizes[0], hidden_layer_sizes=sizes[1:-1])
@@ -212,13 +211,6 @@ def check_size(settings, rows):
     points = 256 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
     check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=settings.batch_size)
     settings.training.check_size(256, width)
-
-
-def _least_width(rows):
-    """Columns of the networks and classes, as far as they are declared; public."""
-    if isinstance(rows, FrameRows):
-        return rows.least_levels
-    return network_shape(rows)[:2]
 
 
 # ---- the fit ------------------------------------------------------------------------------------------------------

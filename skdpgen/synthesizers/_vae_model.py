@@ -14,6 +14,7 @@ from ..exceptions import InvalidInputError, UtilityWarning
 from ..generators.components import spread_components
 from ..mechanisms import add_gaussian, histogram
 from ..utils.file_checks import check_size
+from ..utils.validation import check_model_size
 from ._budget import COUNT_SHARE, Network, Training, check_device, remaining_share, resolve_sampling
 from ._moment_start import draw_rows, facts_state, release_moments, restore_facts, train_on_rows
 from ._released import CHUNK_ROWS, ReleasedModel
@@ -188,9 +189,9 @@ def has_classes(rows):
 
 
 def network_shape(rows):
-    """Columns and classes of the network, and whether they are known before levels are learned; public."""
+    """Columns and classes of the network, of tables the least that is declared, and whether they are exact; public."""
     if isinstance(rows, FrameRows):
-        return 2 * len(rows.schema), 2 if has_classes(rows) else 0, False
+        return *rows.least_levels, False
     return rows.X.shape[1], len(rows.labels.classes or (0, 1)) if has_classes(rows) else 0, True
 
 
@@ -314,6 +315,8 @@ def check_modules(net, kind, autoencoder, settings, width, exact, **options):
     net.initialize()
     if not isinstance(net.module_, kind):
         raise InvalidInputError(f"the net's module must be a {kind.__name__}; got {type(net.module_).__name__}")
+    numbers = 4 * sum(p.numel() for p in net.module_.parameters())  # parameters, gradients, two averages of Adam
+    check_model_size(numbers, n_components=settings.n_components, net=type(net.module_).__name__)
     own = autoencoder(net.module_)
     settings.network.check_saved(own.architecture is not None and _describe_prior(own.prior) is not None)
     check_module(net.module_)
