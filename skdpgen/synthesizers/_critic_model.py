@@ -13,8 +13,8 @@ from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._before_training import learn_codec, plan_phases, release_class_counts, sizes_by_counts
-from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, least_width, training_rows
+from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
+from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
 
 __all__ = ["CRITIC_CONSTRAINTS", "BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "fit_critic_model"]
 
@@ -169,7 +169,7 @@ class BaseCriticSynthesizer(BaseSynthesizer):
 
 def check_size(settings, rows):
     """Refuse networks and steps too large for memory; by public numbers alone."""
-    width, n_labels = least_width(rows)
+    width, n_labels, _ = network_shape(rows)
     sizes = (settings.n_components + n_labels, *settings.hidden_layer_sizes, width)
     generator = sum(a * b for a, b in itertools.pairwise(sizes)) + settings.training.generated_rows * width
     check_model_size(generator, n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])

@@ -11,9 +11,9 @@ from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
-from ._before_training import learn_codec, plan_phases, release_class_counts, sizes_by_counts
+from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 from ._budget import Training, resolve_sampling
-from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, least_width, training_rows
+from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
 
 __all__ = ["DPSinkhornSynthesizer"]
 
@@ -269,7 +269,7 @@ def _settings(given, seed):
 
 def _check_size(settings, rows):
     """Refuse a network, a basis or an update too large for memory; by public numbers alone."""
-    width, n_labels = least_width(rows)
+    width, n_labels, _ = network_shape(rows)
     sizes = (settings.n_components + n_labels, *settings.hidden_layer_sizes, width)
     numbers = sum(a * b for a, b in itertools.pairwise(sizes))
     check_model_size(numbers, n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
@@ -19,6 +20,8 @@ __all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
 
 # Generated rows in a step, and channels of the networks for images.
 _GENERATED_ROWS, _CHANNELS = 256, 16
+# Numbers in memory for each parameter: itself, its gradient and two averages of Adam.
+_COPIES = 4
 
 # Published networks and their one step of the discriminator for each of the generator; 600 of 60,000 rows in a step.
 _PAPER = {
@@ -344,7 +347,17 @@ def _make_generator(settings, n_features, n_classes, n_levels):
 
 
 def _check_networks(settings, n_features, n_labels):
-    """Make both networks once before the charge; their sizes are public, or stand for those that will be learned."""
+    """Make both networks once before the charge; their sizes are public, or the least that may be learned."""
+    if settings.image_shape is None:
+        generator = (settings.n_components + n_labels, *settings.generator_sizes, n_features)
+        discriminator = (n_features, *settings.discriminator_sizes, 1 + n_labels)
+        numbers = sum((a + 1) * b for sizes in (generator, discriminator) for a, b in itertools.pairwise(sizes))
+        check_model_size(
+            _COPIES * numbers + _GENERATED_ROWS * n_features,
+            n_components=settings.n_components,
+            generator_sizes=settings.generator_sizes,
+            discriminator_sizes=settings.discriminator_sizes,
+        )
     net = _make_net(settings, n_features, n_labels)
     net.check(np.zeros((4, n_features + n_labels), np.float32))
     _make_generator(settings, n_features, n_labels, None)

@@ -9,10 +9,9 @@ import numpy as np
 from ..data.arrays import check_image_shape, lowpass_basis
 from ..data.frames import FrameRows
 from ..utils.file_checks import check_size, check_whole
-from ._before_training import network_shape
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 
-__all__ = ["FREQUENCIES", "Coordinates", "GeneratorModel", "least_width", "training_rows"]
+__all__ = ["FREQUENCIES", "Coordinates", "GeneratorModel", "training_rows"]
 
 # Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
 # of what tells classes of images apart is smooth.
@@ -114,13 +113,6 @@ class GeneratorModel(ReleasedModel):
         if (generator.n_classes, generator.n_outputs) != (codec.n_classes, width):
             raise ValueError("the generator does not fit the columns that the file describes")
         return cls(codec, generator, state["row_count"], state["component_weights"])
-
-
-def least_width(rows):
-    """Columns of the networks and classes, as far as they are declared; public."""
-    if isinstance(rows, FrameRows):
-        return rows.least_levels
-    return network_shape(rows)[:2]
 
 
 def training_rows(rows, codec):

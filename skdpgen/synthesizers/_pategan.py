@@ -16,8 +16,8 @@ from ..mechanisms import add_gaussian, count_votes
 from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._before_training import learn_codec, plan_phases, release_class_counts, sizes_by_counts
-from ._generator_model import GeneratorModel, least_width, training_rows
+from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
+from ._generator_model import GeneratorModel, training_rows
 
 __all__ = ["PATEGANSynthesizer"]
 
@@ -214,7 +214,7 @@ class PATEGANSynthesizer(BaseSynthesizer):
             self.n_teachers, self.n_components, *sizes.values(), rounds, self._seed(), shows_bars(self.progress)
         )
         rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
-        self._check_size(sizes, *least_width(rows))
+        self._check_size(sizes, *network_shape(rows)[:2])
         phases = plan_phases(rows, settings, self._share("bounds"), relation, label="votes")
         return (rows, settings), self._calibrate_phases(accountant, rows, phases)
 

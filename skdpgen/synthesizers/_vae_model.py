@@ -12,6 +12,7 @@ from .._parameters import GroupDivergence
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..generators.components import spread_components
 from ..utils.file_checks import check_size
+from ..utils.validation import check_model_size
 from ._before_training import (
     encode_rows,
     learn_codec,
@@ -274,6 +275,8 @@ def check_modules(net, kind, autoencoder, settings, width, exact, **options):
     net.initialize()
     if not isinstance(net.module_, kind):
         raise InvalidInputError(f"the net's module must be a {kind.__name__}; got {type(net.module_).__name__}")
+    numbers = 4 * sum(p.numel() for p in net.module_.parameters())  # parameters, gradients, two averages of Adam
+    check_model_size(numbers, n_components=settings.n_components, net=type(net.module_).__name__)
     own = autoencoder(net.module_)
     settings.network.check_saved(own.architecture is not None and _describe_prior(own.prior) is not None)
     check_module(net.module_)

@@ -5,17 +5,27 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from _claims import RELATIONS
 from _flat import make_flat
 from sklearn.datasets import load_digits
 
-from skdpgen import DPCGANSynthesizer, PrivacyAccountant, load
+from skdpgen import (
+    DPCGANSynthesizer,
+    DPVAESynthesizer,
+    PrivacyAccountant,
+    PriVAESynthesizer,
+    Schema,
+    load,
+)
 from skdpgen.dpsgd import DPSGDPlan, GradientNoise, LossModule
 from skdpgen.nn import DPNet
 from skdpgen.nn._gan import DiscriminatorModule, GeneratorTraining
 from skdpgen.nn._generators import ConditionalGenerator
+from skdpgen.tabular import Boolean, Categorical
+from skdpgen.utils import validation
 
 AR, RO = RELATIONS
 FITTED = ("arrays, adversarial net", "arrays, adversarial net, replace_one", "frame, adversarial net")
@@ -187,6 +197,23 @@ def test_what_contradicts_is_refused_before_the_charge(parameters, match):
     model = make_flat(DPCGANSynthesizer, accountant=accountant, bounds=(0, 16), **parameters)
     with pytest.raises(ValueError, match=match):
         model.fit(X, Y)
+    assert not accountant.entries
+
+
+@pytest.mark.parametrize("model", [DPCGANSynthesizer, DPVAESynthesizer, PriVAESynthesizer])
+def test_declared_levels_count_for_the_size_of_networks_before_the_charge(monkeypatch, model):
+    monkeypatch.setattr(validation, "MOST_NUMBERS", 2**18)
+    frame = pd.DataFrame({"code": [0, 1] * 10, "flag": [True, False] * 10})
+
+    def made(n_levels):
+        schema = Schema([Categorical("code", range(n_levels)), Boolean("flag")])
+        accountant = PrivacyAccountant(1.0)
+        return model(accountant=accountant, schema=schema), accountant
+
+    made(10)[0].plan(frame)
+    many, accountant = made(2_000)
+    with pytest.raises(ValueError, match="at most"):
+        many.fit(frame)
     assert not accountant.entries
 
 
