@@ -10,7 +10,7 @@ import numpy as np
 
 from .._parameters import UNIT_CONSTRAINTS
 from ..data.validation import read_vectors
-from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size, fit_context
+from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 from ._budget import Network, Training, check_device, resolve_sampling
@@ -176,6 +176,11 @@ class DPCGANSynthesizer(BaseSynthesizer):
 
     Notes
     -----
+    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the counts of the classes (of all
+    rows, without classes; none where only the public number of rows is needed), and `steps` Poisson-sampled ones for
+    the discriminator. Generated rows and the steps of the generator cost nothing: they are functions of what was
+    released before.
+
     Against the paper [1]_ and its code: the gradient of all parameters is clipped as one vector, where the code clips
     each of the four tensors, so that a row moves a step by up to twice the bound; the noise multiplier is the standard
     deviation over that bound, where the code gives its accountant the standard deviation itself (at the step at which
@@ -264,41 +269,6 @@ class DPCGANSynthesizer(BaseSynthesizer):
         self.training, self.preset = training, preset
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, groups=None):
-        """Release a generator of rows.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers.
-        y : array-like of shape (n_samples,), default=None
-            Labels; `sample` then returns (X, y). Not allowed with `target`.
-        groups : array-like of shape (n_samples,), default=None
-            Identifiers of the units of the rows, of any dtype; a DataFrame may have them in its column `unit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, InvalidInputError, SchemaError
-            Parameters contradict one another, or the data do not fit what was declared; nothing was charged.
-        BudgetExceededError
-            The accountant does not allow the fit; nothing was charged.
-
-        Notes
-        -----
-        **Privacy.** The unit is one row, or all rows of one `unit`, under `neighboring`. Charged before anything is
-        released, as one composed event that costs (`epsilon`, `delta`): one Gaussian event for each kind of fact not
-        declared (at its part of `budget_split`; learned categories also spend a tenth of `delta`), one for the counts
-        of the classes (of all rows, without classes; none where only the public number of rows is needed), one for the
-        number of rows where each unit counts 1, and `steps` Poisson-sampled ones for the discriminator. Generated rows
-        and the steps of the generator cost nothing: they are functions of what was released before.
-        """
-        return self._fit(X, y, groups)
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve(presets=_preset, acts=_ACTS)
