@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -253,7 +254,18 @@ def _read_datetimes(series, column):
         if time_zone(target) is None:
             _refuse(column, f"has a time zone, which its dtype {column.dtype!r} in the schema has not")
         series = series.dt.tz_convert(time_zone(target)).dt.tz_localize(None)
-    return _steps(series.to_numpy(dtype="datetime64[us]"), column)
+    return _steps(_microseconds(series), column)
+
+
+def _microseconds(series):
+    """Moments in microseconds; those beyond the range of 64 bits (290,000 years) count as its ends."""
+    coarse = re.match(r"(?:datetime64|timestamp)\[(s|ms)\]", str(series.dtype))
+    if coarse is None:
+        return series.to_numpy(dtype="datetime64[us]")
+    moments = series.to_numpy(dtype=f"datetime64[{coarse[1]}]")
+    most = np.iinfo(np.int64).max // {"s": 10**6, "ms": 10**3}[coarse[1]]
+    clipped = np.clip(moments.astype(np.int64), -most, most).astype(moments.dtype)
+    return np.where(np.isnat(moments), moments, clipped).astype("datetime64[us]")
 
 
 def _steps(moments, column):

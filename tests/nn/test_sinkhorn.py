@@ -104,6 +104,22 @@ def test_a_release_is_a_function_of_the_rows_of_its_step_alone():
     a_release_is_a_function_of_the_rows_of_its_step_alone()
 
 
+@pytest.mark.parametrize("shape", [*((k, 10, 14, 64) for k in (1, 2, 39, 40)), (3, 10, 512, 40)], ids=str)
+def test_steps_of_the_sizes_of_fits_do_not_meet(shape):
+    """A product of many matrices could be rounded otherwise where another of them has other entries."""
+    k, n, m, d = shape
+    draws = torch.Generator().manual_seed(0)
+    own, fresh = (2 * torch.rand(k, n, d, generator=draws) - 1 for _ in range(2))
+    private, weights = 2 * torch.rand(k, m, d, generator=draws) - 1, torch.full((k, m), -math.log(m))
+    for l1_weight in (0.0, 0.3):
+        gradients = SinkhornGradients(plan_of(), 4.0 * d, blur=0.05, l1_weight=l1_weight)
+        together = [one.value[0] for one in gradients(own, fresh, private, weights)]
+        for step in {0, k // 2, k - 1}:
+            others, absent = 1e3 * torch.rand(k, m, d, generator=draws), torch.full((k, m), -math.inf)
+            others[step], absent[step] = private[step], weights[step]
+            assert torch.equal(gradients(own, fresh, others, absent)[step].value[0], together[step])
+
+
 def test_a_gradient_that_is_not_finite_is_masked():
     rows = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     for bad in (math.inf, math.nan, 3e38):

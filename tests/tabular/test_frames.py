@@ -6,6 +6,7 @@ import pytest
 
 from skdpgen.exceptions import SchemaError
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema, TableEncoder, validate_frame
+from skdpgen.tabular._frames import numeric_values
 
 SECRET = 987654.25  # a value that no message may hold
 SECRET_TEXT = "Rumpelstiltskin"
@@ -195,3 +196,16 @@ def test_a_duplicate_index_is_fine():
     assert one(frame, Numeric("x")) is frame
     frame = pd.DataFrame({"x": ["2020-01-01", None]}, index=[0, 0])
     assert one(frame, Datetime("x", missing=True)) is frame
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "datetime64[ms]", "timestamp[s][pyarrow]"])
+def test_moments_beyond_what_microseconds_hold_count_as_the_farthest(dtype):
+    """Otherwise they would become moments of other centuries."""
+    unit = dtype.partition("[")[2].partition("]")[0]
+    largest = np.iinfo(np.int64).max
+    moments = np.array([0, largest, -largest], dtype=np.int64).astype(f"datetime64[{unit}]")
+    series = pd.Series(np.append(moments, np.datetime64("NaT"))).astype(dtype)
+    found = numeric_values(series, Datetime("when", missing=True, dtype="datetime64[us]"))
+    assert found[0] == 0
+    assert found[1] > 9.2e18 / 86_400e6 > -9.2e18 / 86_400e6 > found[2]
+    assert np.isnan(found[3])
