@@ -46,9 +46,9 @@ def test_a_parameter_that_would_do_nothing_is_refused_before_the_charge(name):
 @pytest.mark.parametrize(
     ("command", "match"),
     [
-        (("audit", "DPNet", "--runs", "50"), "--runs would do nothing here"),
-        (("audit", "DPNet", "--method", "counts"), "--method would do nothing here"),
-        (("audit", "DPNet", "--fits", "50", "--canaries", "9"), "--canaries would do nothing here"),
+        (("audit", "DPNet", "--runs", "50"), "--runs has no effect here"),
+        (("audit", "DPNet", "--method", "counts"), "--method has no effect here"),
+        (("audit", "DPNet", "--fits", "50", "--canaries", "9"), "--canaries has no effect here"),
         (("demo", "--dataset", "digits", "--data", "folder"), "--data is the folder of Adult"),
         (("ledger", "books.db", "--all", "--json"), "leave out --all"),
     ],

@@ -145,7 +145,7 @@ VERDICT = Claim(test_checks.test_the_verdict_does_not_depend_on_the_state_of_the
 
 
 def _own(kind, piece, n_threads):
-    return Claim(blocks.test_each_entry_of_each_step_has_noise_of_its_own, kind, piece, n_threads)
+    return Claim(blocks.test_each_entry_of_each_step_has_noise_of_its_own, kind, True, piece, n_threads)
 
 
 # (sabotage, claims that catch it, change)
@@ -228,7 +228,7 @@ MUTANTS = [
     (
         "buffers that are filled once",
         [AHEAD],
-        edited(noise._work, ("len($stream)", "len($stream) * ($3 > 3)")),
+        edited(noise._work, ("not _fill_all($rest)", "$3 > 3 and not _fill_all($rest)")),
     ),
     (
         "tensors that share their noise",

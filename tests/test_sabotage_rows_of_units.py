@@ -26,7 +26,7 @@ SHOWN = Claim(
     bounded.test_no_error_of_a_table_that_changes_shows_an_identifier,
     (("Ada-7731",), ("Zoe-7731",)),
     (("Zoe-7731",), ("Ada-7731",)),
-    "sorted by 'id' at the first pass",
+    "sorted by 'id' in the first pass",
 )
 GAPS = Claim(constructed.test_what_stands_for_a_missing_value_follows_from_its_row_alone, ("came <= left",))
 LONGEST = Claim(labels_by_value.test_a_row_changes_no_type_of_what_is_released, "labels, the length of a rare text")

@@ -69,7 +69,7 @@ ESTIMATORS = [
     DP2VAESynthesizer(
         epsilon=np.inf, training=SubsetSGD(5, 2, pretrain_steps=1, encoder_update="round_robin", warm_start_steps=0)
     ),
-    DPGMSynthesizer(n_clusters=2, cluster_steps=2, n_components=2, training=DPSGD(2, 1.0), random_state=0),
+    DPGMSynthesizer(n_clusters=2, n_components=2, training=DPSGD(2, 1.0), random_state=0),
     DPGMSynthesizer(epsilon=np.inf, n_clusters=3, n_components=1, training=DPSGD(2, net=DPNet(PartitionedVAEModule))),
     DPMERFSynthesizer(steps=2, n_frequencies=8, hidden_layer_sizes=(6,), random_state=0),
     DPMERFSynthesizer(epsilon=np.inf, steps=2, n_frequencies=8),

@@ -348,7 +348,8 @@ def _interference(**of_units):
     rng, sets = np.random.default_rng(0), []
     for seed, n in ((0, 40), (1, 28)):
         frame = _with_numbers(_visits(seed, n))
-        sets.append(frame.assign(c=rng.choice(["x", "y", f"only {seed}"], n)))
+        ids = frame["id"] + f"-{seed}"  # no person is in both
+        sets.append(frame.assign(id=ids, c=rng.choice(["x", "y", f"only {seed}"], n)))
     joining = pd.DataFrame({"id": ["q"] * 5, "c": ["x", "alone", "alone too", "x", "y"], "a": 1e6})
     made = MomentSynthesizer(60.0, random_state=0, unit=PrivacyUnit("id", 3, **of_units))
     with _short():

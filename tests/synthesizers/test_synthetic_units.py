@@ -345,7 +345,7 @@ def test_constraints_hold_in_every_row_and_unit():
     assert ((drawn["age"] >= 20) | (drawn["ward"] == "eyes")).all()
     assert (drawn.loc[drawn["night"], "ward"] == "eyes").all()
     synth.set_params(constraints=["age < 0"])
-    with pytest.raises(ValueError, match="100 of 100 rows still break"):
+    with pytest.raises(ValueError, match="100 of 100 rows still violate"):
         synth.sample(units=100)
 
 
