@@ -251,7 +251,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         given = [f"{name}=" for name in names if getattr(self, name) != defaults[name]]
         given += ['"clusters" of budget_split='] * ("clusters" in (self.budget_split or {}))
         if given:
-            raise ValueError(f"{given[0]} is of k-means, which there is not with n_clusters=1: leave it out")
+            raise ValueError(f"{given[0]} is used only by k-means, which needs n_clusters=2 or more: leave it out")
 
     def _release(self, rows, settings, fit):
         return fit_dpgm_model(rows, settings, fit)

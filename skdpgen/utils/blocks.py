@@ -53,7 +53,8 @@ def exact_product(rows, matrix):
     Parameters
     ----------
     rows : array of shape (n, d)
-        Rounded to multiples of 2**-18; of entries about 1. Entries beyond 4 count as 4.
+        Rounded to multiples of 2**-18. Rows of the unit box about a point of it, or features, have entries of at most
+        2; entries beyond 4 count as 4.
     matrix : array of shape (d, k)
         Public; rounded to multiples of 2**-22 of the next power of two above its largest entry.
 
