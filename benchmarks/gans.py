@@ -16,7 +16,7 @@ __all__ = ["MODELS", "gans_benchmark", "models"]
 MODELS = {
     model.name: model
     for model in (
-        Model("DPCGANSynthesizer", "DPCGANSynthesizer", {"image_shape": None}, trains=True),
+        Model("DPCGANSynthesizer", "DPCGANSynthesizer", trains=True),
         Model("DP-CGAN(paper)", "DPCGANSynthesizer", {"preset": "paper/{data}", "image_shape": None}, trains=True),
         Model("DPSinkhornSynthesizer", "DPSinkhornSynthesizer"),
         Model("GSWGANSynthesizer", "GSWGANSynthesizer"),

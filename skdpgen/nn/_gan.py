@@ -11,7 +11,7 @@ from torch import nn
 
 from ..dpsgd import ClippedSum, LossModule
 from ._generators import one_hot
-from ._networks import ToImage
+from ._networks import coarse_pixels
 
 __all__ = ["ADAM_BETAS", "DiscriminatorModule", "GeneratorTraining"]
 
@@ -30,11 +30,9 @@ class DiscriminatorModule(nn.Module):
         Number of trailing one-hot label columns. The last layer has one output for each class, and the score of a row
         is that of its class (a projection discriminator).
     n_hidden : int or sequence of int, default=128
-        Widths of the hidden layers (leaky ReLU); without `image_shape`.
+        Widths of the hidden layers (leaky ReLU).
     image_shape : tuple, default=None
-        Shape of a row that is an image: two 5 x 5 convolutions of stride 2 then stand in place of these layers.
-    n_channels : int, default=16
-        Channels of the first convolution; the second has twice as many.
+        Shape of a row that is an image: it is averaged over 2 x 2 pixels first, if it has 16 and more on each side.
 
     Notes
     -----
@@ -45,22 +43,16 @@ class DiscriminatorModule(nn.Module):
     T. Miyato, M. Koyama, "cGANs with projection discriminator", ICLR 2018.
     """
 
-    def __init__(self, n_features, n_labels=0, *, n_hidden=128, image_shape=None, n_channels=16):
+    def __init__(self, n_features, n_labels=0, *, n_hidden=128, image_shape=None):
         super().__init__()
         self.n_features, self.n_labels = n_features, n_labels
+        layers, n_in = [], n_features
         if image_shape is not None:
-            height, width = (-(-side // 8) * 2 for side in image_shape[:2])  # `ToImage` pads to multiples of 8
-            layers = [
-                ToImage(image_shape),
-                nn.Conv2d((*image_shape, 1)[2], n_channels, 5, 2, 2), nn.LeakyReLU(_SLOPE),
-                nn.Conv2d(n_channels, 2 * n_channels, 5, 2, 2), nn.LeakyReLU(_SLOPE), nn.Flatten(),
-            ]  # fmt: skip
-            n_in = 2 * n_channels * height * width
-        else:
-            layers, n_in = [], n_features
-            for n in [n_hidden] if isinstance(n_hidden, numbers.Integral) else n_hidden:
-                layers += [nn.Linear(n_in, n), nn.LeakyReLU(_SLOPE)]
-                n_in = n
+            averages, n_in = coarse_pixels(image_shape)
+            layers.append(averages)
+        for n in [n_hidden] if isinstance(n_hidden, numbers.Integral) else n_hidden:
+            layers += [nn.Linear(n_in, n), nn.LeakyReLU(_SLOPE)]
+            n_in = n
         self.network = nn.Sequential(*layers, nn.Linear(n_in, 1 + n_labels))
 
     def scores(self, x):

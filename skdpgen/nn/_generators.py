@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ._networks import check_module_arrays, conv_decoder, mlp
+from ._networks import check_module_arrays, coarse_decoder, conv_decoder, mlp
 
 __all__ = ["ConditionalGenerator", "one_hot"]
 
@@ -26,10 +26,13 @@ class ConditionalGenerator(nn.Module):
     n_hidden : int or sequence of int, default=128
         Widths of the hidden layers (ReLU); without `image_shape`.
     image_shape : tuple of two or three int, default=None
-        Rows are images (height, width[, channels]), flat: the network is then a dense layer and three transposed
-        convolutions with GroupNorm.
+        Rows are images (height, width[, channels]), flat: the network is then a dense layer and convolutions with
+        GroupNorm.
     n_channels : int, default=32
-        Channels before the last of these.
+        Of the convolutions.
+    coarse : bool, default=False
+        Make images of 16 pixels and more at half their sides, and interpolate; else by three transposed convolutions,
+        as files of earlier versions hold them.
     n_levels : sequence of int, default=None
         Number of levels of each column of a table; None: values in [0, 1].
 
@@ -39,7 +42,7 @@ class ConditionalGenerator(nn.Module):
         The arguments, as a model file holds them.
     """
 
-    def __init__(self, n_latent, n_classes, n_outputs, *, n_hidden=128, image_shape=None, n_channels=32, n_levels=None):
+    def __init__(self, n_latent, n_classes, n_outputs, *, n_hidden=128, image_shape=None, n_channels=32, n_levels=None, coarse=False):
         super().__init__()
         self.n_latent, self.n_classes, self.n_outputs = n_latent, n_classes, n_outputs
         self.n_levels = None if n_levels is None else [int(n) for n in n_levels]
@@ -47,7 +50,7 @@ class ConditionalGenerator(nn.Module):
         if image_shape is None:
             self.network = mlp(n_in, n_hidden, n_outputs)
         else:
-            self.network = conv_decoder(tuple(image_shape), n_in, n_channels)
+            self.network = (coarse_decoder if coarse else conv_decoder)(tuple(image_shape), n_in, n_channels)
         self.architecture = {
             "n_latent": n_latent,
             "n_classes": n_classes,
@@ -56,6 +59,7 @@ class ConditionalGenerator(nn.Module):
             "image_shape": None if image_shape is None else [int(n) for n in image_shape],
             "n_channels": n_channels,
             "n_levels": self.n_levels,
+            "coarse": coarse,
         }
 
     @classmethod

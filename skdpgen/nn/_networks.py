@@ -17,6 +17,8 @@ __all__ = [
     "SparseEncoder",
     "ToImage",
     "check_module_arrays",
+    "coarse_decoder",
+    "coarse_pixels",
     "conv_decoder",
     "conv_encoder",
     "mlp",
@@ -25,6 +27,8 @@ __all__ = [
 # Range of the log-variances that an encoder gives. The standard deviations, 0.0025 to 7.4, surround that of the prior,
 # and neither an exponential nor its gradient overflows.
 LOG_VARIANCES = (-12.0, 4.0)
+# Images at least so high and wide may be made at half their sides.
+_FINE_SIDE = 16
 
 
 def mlp(n_in, n_hidden, n_out, *, layer=nn.Linear):
@@ -46,17 +50,19 @@ def mlp(n_in, n_hidden, n_out, *, layer=nn.Linear):
 
 # ---- images given as rows: three 4 x 4 convolutions of stride 2, GroupNorm, ReLU -------------------------------------
 class ToImage(nn.Module):
-    """Rows to images, (batch, channels, height, width), padded with zeros to multiples of 8.
+    """Rows to images, (batch, channels, height, width), padded with zeros.
 
     Parameters
     ----------
     image_shape : (height, width) or (height, width, channels)
+    multiple : int, default=8
+        Height and width are padded to multiples of it.
     """
 
-    def __init__(self, image_shape):
+    def __init__(self, image_shape, multiple=8):
         super().__init__()
         self.shape = (*image_shape, 1)[:3]
-        self.low, self.padded = _padding(self.shape)
+        self.low, self.padded = _padding(self.shape, multiple)
 
     def forward(self, x):
         height, width, channels = self.shape
@@ -68,10 +74,10 @@ class ToImage(nn.Module):
 class FromImage(nn.Module):
     """The inverse of `ToImage`."""
 
-    def __init__(self, image_shape):
+    def __init__(self, image_shape, multiple=8):
         super().__init__()
         self.shape = (*image_shape, 1)[:3]
-        self.low, _ = _padding(self.shape)
+        self.low, _ = _padding(self.shape, multiple)
 
     def forward(self, image):
         height, width, _ = self.shape
@@ -79,8 +85,8 @@ class FromImage(nn.Module):
         return image[:, :, top : top + height, left : left + width].permute(0, 2, 3, 1).flatten(1)
 
 
-def _padding(shape):
-    padded = [-(-side // 8) * 8 for side in shape[:2]]
+def _padding(shape, multiple=8):
+    padded = [-(-side // multiple) * multiple for side in shape[:2]]
     return [(p - side) // 2 for p, side in zip(padded, shape)], padded
 
 
@@ -113,6 +119,40 @@ def conv_decoder(image_shape, n_in, n_channels=32):
         nn.ConvTranspose2d(2 * f, f, 4, 2, 1), nn.GroupNorm(_groups(f), f), nn.ReLU(),
         nn.ConvTranspose2d(f, channels, 4, 2, 1), FromImage(image_shape),
     )  # fmt: skip
+
+
+def coarse_decoder(image_shape, n_in, n_channels=32):
+    """Return a network from `n_in` numbers to rows of images that are made at their `coarseness` and interpolated.
+
+    A third of the time of `conv_decoder` for images of 28 x 28. The shuffle of pixels stands for a transposed
+    convolution, which is several times slower on a CPU.
+    """
+    by, channels = coarseness(image_shape), (*image_shape, 1)[2]
+    height, width = (side // (2 * by) for side in _padding(image_shape, 2 * by)[1])
+    layers = [
+        nn.Linear(n_in, n_channels * height * width), nn.Unflatten(1, (n_channels, height, width)),
+        nn.GroupNorm(_groups(n_channels), n_channels), nn.ReLU(),
+        nn.Conv2d(n_channels, 2 * n_channels, 3, padding=1), nn.PixelShuffle(2),
+        nn.GroupNorm(_groups(n_channels // 2), n_channels // 2), nn.ReLU(),
+        nn.Conv2d(n_channels // 2, channels, 3, padding=1),
+    ]  # fmt: skip
+    if by > 1:
+        layers.append(nn.Upsample(scale_factor=by, mode="bilinear", align_corners=False))
+    return nn.Sequential(*layers, FromImage(image_shape, 2 * by))
+
+
+def coarse_pixels(image_shape):
+    """Return a map from rows of images to their pixels averaged by `coarseness`, and the number of these."""
+    by = coarseness(image_shape)
+    to_image = ToImage(image_shape, 2 * by)
+    height, width = to_image.padded
+    layers = [nn.AvgPool2d(by)] if by > 1 else []
+    return nn.Sequential(to_image, *layers, nn.Flatten()), (*image_shape, 1)[2] * (height // by) * (width // by)
+
+
+def coarseness(image_shape):
+    """Side of the squares of pixels that are averaged: 2, but 1 in images of few pixels."""
+    return 2 if min(image_shape[:2]) >= _FINE_SIDE else 1
 
 
 def _groups(channels):

@@ -18,8 +18,9 @@ from ._generator_model import GeneratorModel, training_rows
 
 __all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
 
-# Generated rows in a step, and channels of the networks for images.
-_GENERATED_ROWS, _CHANNELS = 256, 16
+# Generated rows in a step, and the decay of the average of the generator: of rows, and of images.
+_GENERATED_ROWS, _GENERATED_IMAGES = 256, 128
+_AVERAGE, _AVERAGE_OF_IMAGES = 0.99, 0.999
 # Numbers in memory for each parameter: itself, its gradient and two averages of Adam.
 _COPIES = 4
 
@@ -36,7 +37,7 @@ _PAPER = {
 PRESETS = {"paper/mnist": _PAPER, "paper/fashion_mnist": _PAPER}
 
 # Parameters that act under some values of another alone.
-_ACTS = dict.fromkeys(("generator_sizes", "discriminator_sizes"), ("image_shape", (None,)))
+_ACTS = {"generator_sizes": ("image_shape", (None,))}
 
 
 # ---- settings -----------------------------------------------------------------------------------------------------
@@ -49,7 +50,7 @@ class GANSettings:
     n_components : int
         Latent dimensions.
     generator_sizes, discriminator_sizes : tuple of int
-        Hidden layers, of rows that are no images.
+        Hidden layers; `generator_sizes` of rows that are no images.
     image_shape : tuple or None
     n_critic : int
         Steps of the discriminator for each of the generator.
@@ -106,7 +107,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
 
     Releases the discriminator of every step: each sums the clipped gradients of single private rows and adds noise. The
     generator, and generated rows, learn from these alone: no row and no label of the data reaches them otherwise. Of a
-    table the networks see the levels of all columns (DP-GAN, DP-CTGAN); of images they are convolutional.
+    table the networks see the levels of all columns (DP-GAN, DP-CTGAN); with `image_shape` the generator is convolutional.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
     n_components : int, default=32
         Number of latent dimensions of the generator.
     generator_sizes, discriminator_sizes : sequence of int, default=(256,) and (128,)
-        Widths of the hidden layers; not with `image_shape`. A smaller discriminator has less noise.
+        Widths of the hidden layers; `generator_sizes` not with `image_shape`. A smaller discriminator has less noise.
     n_critic : int, default=1
         Steps of the discriminator for each of the generator: they cost privacy, and those of the generator do not.
     learning_rate, generator_learning_rate : float, default=0.005 and 0.001
@@ -131,8 +132,8 @@ class DPCGANSynthesizer(BaseSynthesizer):
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` both networks are
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images; the networks are then convolutional, and not tuned: dense
-        ones are the default.
+        Arrays: shape of an image, if rows are images. The generator is then convolutional. Images of 16 pixels and
+        more on each side are made at half their sides, and the discriminator sees averages over 2 x 2 pixels.
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
@@ -299,9 +300,7 @@ def _make_net(settings, n_features, n_labels, *, plan=None, callbacks=(), progre
         options = {"lr": settings.learning_rates[0], "optimizer__betas": ADAM_BETAS}
         return DPNet(DiscriminatorModule, callbacks=list(callbacks), **options)
 
-    sizes = {"n_hidden": settings.discriminator_sizes}
-    if settings.image_shape is not None:
-        sizes = {"image_shape": settings.image_shape, "n_channels": _CHANNELS}
+    sizes = {"n_hidden": settings.discriminator_sizes, "image_shape": settings.image_shape}
     return settings.network.make(default, plan, progress_text, n_features=n_features, n_labels=n_labels, **sizes)
 
 
@@ -311,23 +310,22 @@ def _make_generator(settings, n_features, n_classes, n_levels):
 
     sizes = {"n_hidden": settings.generator_sizes}
     if settings.image_shape is not None:
-        sizes = {"image_shape": settings.image_shape, "n_channels": _CHANNELS}
+        sizes = {"image_shape": settings.image_shape, "coarse": True}
     with torch_seeded(settings.network.seed, settings.network.device):
         return ConditionalGenerator(settings.n_components, n_classes, n_features, n_levels=n_levels, **sizes)
 
 
 def _check_networks(settings, n_features, n_labels):
     """Make both networks once before the charge; their sizes are public, or the least that may be learned."""
+    networks = {"discriminator_sizes": (n_features, *settings.discriminator_sizes, 1 + n_labels)}
     if settings.image_shape is None:
-        generator = (settings.n_components + n_labels, *settings.generator_sizes, n_features)
-        discriminator = (n_features, *settings.discriminator_sizes, 1 + n_labels)
-        numbers = sum((a + 1) * b for sizes in (generator, discriminator) for a, b in itertools.pairwise(sizes))
-        check_model_size(
-            _COPIES * numbers + _GENERATED_ROWS * n_features,
-            n_components=settings.n_components,
-            generator_sizes=settings.generator_sizes,
-            discriminator_sizes=settings.discriminator_sizes,
-        )
+        networks["generator_sizes"] = (settings.n_components + n_labels, *settings.generator_sizes, n_features)
+    numbers = sum((a + 1) * b for sizes in networks.values() for a, b in itertools.pairwise(sizes))
+    check_model_size(
+        _COPIES * numbers + _GENERATED_ROWS * n_features,
+        n_components=settings.n_components,
+        **{name: getattr(settings, name) for name in networks},
+    )
     net = _make_net(settings, n_features, n_labels)
     net.check(np.zeros((4, n_features + n_labels), np.float32))
     _make_generator(settings, n_features, n_labels, None)
@@ -365,9 +363,11 @@ def fit_dpcgan_model(rows, settings, fit):
         unit=fit.plan.unit,
     )
     generator = _make_generator(settings, x.shape[1], codec.n_classes, n_levels)
+    images = settings.image_shape is not None
     adversary = GeneratorTraining(
         generator, weights, n_critic=settings.n_critic, learning_rate=settings.learning_rates[1],
-        n_rows=_GENERATED_ROWS, seed=settings.network.seed,
+        n_rows=_GENERATED_IMAGES if images else _GENERATED_ROWS, seed=settings.network.seed,
+        average=_AVERAGE_OF_IMAGES if images else _AVERAGE,
     )  # fmt: skip
     net = _make_net(
         settings, x.shape[1], codec.n_classes, plan=fit.cover(plan), callbacks=[("generator", adversary)],

@@ -24,6 +24,7 @@ from skdpgen.dpsgd import DPSGDPlan, GradientNoise, LossModule
 from skdpgen.nn import DPNet
 from skdpgen.nn._gan import DiscriminatorModule, GeneratorTraining
 from skdpgen.nn._generators import ConditionalGenerator
+from skdpgen.nn._networks import coarse_pixels
 from skdpgen.tabular import Boolean, Categorical
 from skdpgen.utils import validation
 
@@ -35,7 +36,8 @@ SMALL = {"generator_sizes": (6,), "discriminator_sizes": (5,), "n_components": 3
 NETWORKS = {
     "dense": {"n_hidden": (7, 5)},
     "linear": {"n_hidden": ()},
-    "images": {"image_shape": (6, 6), "n_channels": 2},
+    "images": {"image_shape": (6, 6), "n_hidden": 7},
+    "averaged images": {"image_shape": (17, 16), "n_hidden": 7},
 }
 
 
@@ -47,10 +49,10 @@ def _plan(**changes):
 def the_whole_gradient_of_a_row_is_clipped(kind, relation):
     """A row that joins moves the sum of all parameters by the bound, and none by more; one that replaces, by twice."""
     torch.manual_seed(0)
-    plan = _plan(neighboring=relation)
-    root = LossModule(DiscriminatorModule(36, 2, **NETWORKS[kind]))
-    rows = torch.rand(6, 38) * 4 - 1
-    rows[:, 36:] = torch.eye(2)[[0, 1, 0, 1, 1, 0]]
+    plan, n_features = _plan(neighboring=relation), math.prod(NETWORKS[kind].get("image_shape", (36,)))
+    root = LossModule(DiscriminatorModule(n_features, 2, **NETWORKS[kind]))
+    rows = torch.rand(6, n_features + 2) * 4 - 1
+    rows[:, n_features:] = torch.eye(2)[[0, 1, 0, 1, 1, 0]]
 
     def total(*chosen):
         value = plan.make_aggregate(root, None)(rows[list(chosen)]).value
@@ -169,6 +171,34 @@ def test_a_model_file_gives_the_same_rows(tmp_path, kind):
     assert loaded.get_params()["n_critic"] == 2
 
 
+@pytest.mark.parametrize("shape", [(8, 8), (7, 9, 3), (28, 28), (17, 21, 3)])
+def test_images_are_made_and_seen_at_half_their_sides(shape):
+    """Of 16 pixels and more on each side; the discriminator then sees averages over 2 x 2 pixels."""
+    n = math.prod(shape)
+    rows = ConditionalGenerator(3, 2, n, image_shape=shape, coarse=True)(torch.randn(5, 3), torch.eye(2)[[0, 1, 0, 1, 1]])
+    assert rows.shape == (5, n)
+    averages, n_seen = coarse_pixels(shape)
+    seen = averages(rows)
+    assert seen.shape == (5, n_seen)
+    if shape == (28, 28):
+        whole = rows.reshape(5, 14, 2, 14, 2).mean((2, 4))
+        torch.testing.assert_close(seen, whole.flatten(1))
+    elif min(shape[:2]) < 16:
+        assert n_seen >= n
+    else:
+        assert n_seen < n / 2
+
+
+def test_images_of_files_of_earlier_versions_keep_their_network():
+    """Their architecture has no "coarse": the network is three transposed convolutions."""
+    torch.manual_seed(0)
+    made = ConditionalGenerator(3, 0, 64, image_shape=(8, 8), n_channels=8)
+    before = {name: value for name, value in made.architecture.items() if name != "coarse"}
+    latent = torch.randn(4, 3)
+    loaded = ConditionalGenerator.restored(before, made.arrays())
+    torch.testing.assert_close(loaded(latent), made(latent))
+
+
 def test_levels_are_drawn_one_in_each_column():
     torch.manual_seed(0)
     generator = ConditionalGenerator(2, 0, 7, n_levels=[3, 4])
@@ -181,7 +211,8 @@ def test_levels_are_drawn_one_in_each_column():
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"image_shape": (8, 8), "discriminator_sizes": (3,)}, "discriminator_sizes= is used only with"),
+        ({"image_shape": (8, 8), "generator_sizes": (3,)}, "generator_sizes= is used only with"),
+        ({"image_shape": (8, 8), "discriminator_sizes": (65_536, 65_536)}, "at most"),
         ({"preset": "paper/mnist", "image_shape": (8, 8)}, "leave out image_shape="),
         ({"preset": "paper"}, "preset must be one of"),
         ({"preset": "paper/mnist", "n_critic": 3}, "sets n_critic"),
