@@ -66,7 +66,8 @@ MUTANTS = [
             FIT,
             SEEN,
             (
-                "$make($generator, $weights, n_critic=$n_critic, learning_rate=$rate, n_rows=$n, seed=$seed, average=$decay)",
+                "$make($generator, $weights, n_critic=$n_critic, learning_rate=$rate, n_rows=$n, seed=$seed, "
+                "average=$decay)",
                 "$make($generator, np.bincount(of_class + 1)[1:] + 1.0, n_critic=$n_critic, learning_rate=$rate, "
                 "n_rows=$n, seed=$seed, average=$decay)",
             ),

@@ -42,7 +42,18 @@ class ConditionalGenerator(nn.Module):
         The arguments, as a model file holds them.
     """
 
-    def __init__(self, n_latent, n_classes, n_outputs, *, n_hidden=128, image_shape=None, n_channels=32, n_levels=None, coarse=False):
+    def __init__(
+        self,
+        n_latent,
+        n_classes,
+        n_outputs,
+        *,
+        n_hidden=128,
+        image_shape=None,
+        n_channels=32,
+        n_levels=None,
+        coarse=False,
+    ):
         super().__init__()
         self.n_latent, self.n_classes, self.n_outputs = n_latent, n_classes, n_outputs
         self.n_levels = None if n_levels is None else [int(n) for n in n_levels]

@@ -107,7 +107,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
 
     Releases the discriminator of every step: each sums the clipped gradients of single private rows and adds noise. The
     generator, and generated rows, learn from these alone: no row and no label of the data reaches them otherwise. Of a
-    table the networks see the levels of all columns (DP-GAN, DP-CTGAN); with `image_shape` the generator is convolutional.
+    table the networks see the levels of all columns (DP-GAN, DP-CTGAN); for images the generator is convolutional.
 
     Parameters
     ----------

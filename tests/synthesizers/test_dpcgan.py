@@ -175,7 +175,9 @@ def test_a_model_file_gives_the_same_rows(tmp_path, kind):
 def test_images_are_made_and_seen_at_half_their_sides(shape):
     """Of 16 pixels and more on each side; the discriminator then sees averages over 2 x 2 pixels."""
     n = math.prod(shape)
-    rows = ConditionalGenerator(3, 2, n, image_shape=shape, coarse=True)(torch.randn(5, 3), torch.eye(2)[[0, 1, 0, 1, 1]])
+    rows = ConditionalGenerator(3, 2, n, image_shape=shape, coarse=True)(
+        torch.randn(5, 3), torch.eye(2)[[0, 1, 0, 1, 1]]
+    )
     assert rows.shape == (5, n)
     averages, n_seen = coarse_pixels(shape)
     seen = averages(rows)
