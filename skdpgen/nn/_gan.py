@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 
 import torch
@@ -48,6 +49,8 @@ class DiscriminatorModule(nn.Module):
         self.n_features, self.n_labels = n_features, n_labels
         layers, n_in = [], n_features
         if image_shape is not None:
+            if math.prod(image_shape) != n_features:
+                raise ValueError(f"image_shape {tuple(image_shape)} does not fit rows of {n_features} columns")
             averages, n_in = coarse_pixels(image_shape)
             layers.append(averages)
         for n in [n_hidden] if isinstance(n_hidden, numbers.Integral) else n_hidden:

@@ -55,6 +55,8 @@ class ConditionalGenerator(nn.Module):
         coarse=False,
     ):
         super().__init__()
+        if not isinstance(coarse, bool):
+            raise ValueError(f"coarse must be True or False; got {type(coarse).__name__}")
         self.n_latent, self.n_classes, self.n_outputs = n_latent, n_classes, n_outputs
         self.n_levels = None if n_levels is None else [int(n) for n in n_levels]
         n_in = n_latent + n_classes
@@ -70,8 +72,9 @@ class ConditionalGenerator(nn.Module):
             "image_shape": None if image_shape is None else [int(n) for n in image_shape],
             "n_channels": n_channels,
             "n_levels": self.n_levels,
-            "coarse": coarse,
         }
+        if coarse:  # left out where it is false, so that earlier versions read such files
+            self.architecture["coarse"] = True
 
     @classmethod
     def restored(cls, architecture, arrays):

@@ -21,8 +21,10 @@ __all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
 # Generated rows in a step, and the decay of the average of the generator: of rows, and of images.
 _GENERATED_ROWS, _GENERATED_IMAGES = 256, 128
 _AVERAGE, _AVERAGE_OF_IMAGES = 0.99, 0.999
-# Numbers in memory for each parameter: itself, its gradient and two averages of Adam.
-_COPIES = 4
+# Numbers in memory for each parameter: itself, its gradient, two averages of Adam and the generator's own average.
+_COPIES = 5
+# Activations of the generator for each place of a generated image, kept for the gradient: 50 to 55 were measured.
+_NUMBERS_OF_A_PLACE = 100
 
 # Published networks and their one step of the discriminator for each of the generator; 600 of 60,000 rows in a step.
 _PAPER = {
@@ -315,17 +317,36 @@ def _make_generator(settings, n_features, n_classes, n_levels):
         return ConditionalGenerator(settings.n_components, n_classes, n_features, n_levels=n_levels, **sizes)
 
 
+def _dense(*widths):
+    """Number of parameters of dense layers."""
+    return sum((a + 1) * b for a, b in itertools.pairwise(widths))
+
+
+def _image_sizes(settings, n_features, n_labels):
+    """Parameters of the generator of images, and the inputs and the places of a coarse image; allocates nothing."""
+    import torch
+
+    from ..nn._generators import ConditionalGenerator
+    from ..nn._networks import coarse_pixels
+
+    shape = settings.image_shape
+    with torch.device("meta"):
+        generator = ConditionalGenerator(settings.n_components, n_labels, n_features, image_shape=shape, coarse=True)
+        n_seen = coarse_pixels(shape)[1]
+    return sum(p.numel() for p in generator.parameters()), n_seen, n_seen // (*shape, 1)[2]
+
+
 def _check_networks(settings, n_features, n_labels):
     """Make both networks once before the charge; their sizes are public, or the least that may be learned."""
-    networks = {"discriminator_sizes": (n_features, *settings.discriminator_sizes, 1 + n_labels)}
+    names, n_seen, numbers = ["n_components", "discriminator_sizes"], n_features, _GENERATED_ROWS * n_features
     if settings.image_shape is None:
-        networks["generator_sizes"] = (settings.n_components + n_labels, *settings.generator_sizes, n_features)
-    numbers = sum((a + 1) * b for sizes in networks.values() for a, b in itertools.pairwise(sizes))
-    check_model_size(
-        _COPIES * numbers + _GENERATED_ROWS * n_features,
-        n_components=settings.n_components,
-        **{name: getattr(settings, name) for name in networks},
-    )
+        names.append("generator_sizes")
+        numbers += _COPIES * _dense(settings.n_components + n_labels, *settings.generator_sizes, n_features)
+    else:
+        generator, n_seen, n_places = _image_sizes(settings, n_features, n_labels)
+        numbers += _COPIES * generator + _GENERATED_IMAGES * _NUMBERS_OF_A_PLACE * n_places
+    numbers += _COPIES * _dense(n_seen, *settings.discriminator_sizes, 1 + n_labels)
+    check_model_size(numbers, **{name: getattr(settings, name) for name in names})
     net = _make_net(settings, n_features, n_labels)
     net.check(np.zeros((4, n_features + n_labels), np.float32))
     _make_generator(settings, n_features, n_labels, None)

@@ -38,6 +38,8 @@ NETWORKS = {
     "linear": {"n_hidden": ()},
     "images": {"image_shape": (6, 6), "n_hidden": 7},
     "averaged images": {"image_shape": (17, 16), "n_hidden": 7},
+    "averaged images in colour": {"image_shape": (17, 21, 3), "n_hidden": 7},
+    "lines": {"image_shape": (1, 64), "n_hidden": 7},
 }
 
 
@@ -199,6 +201,23 @@ def test_images_of_files_of_earlier_versions_keep_their_network():
     latent = torch.randn(4, 3)
     loaded = ConditionalGenerator.restored(before, made.arrays())
     torch.testing.assert_close(loaded(latent), made(latent))
+
+
+def test_the_generator_of_images_counts_for_the_size_of_networks_before_the_charge(monkeypatch):
+    monkeypatch.setattr(validation, "MOST_NUMBERS", 2**22)
+    accountant = PrivacyAccountant(2.0)
+    given = {"image_shape": (8, 8), "bounds": (0, 16), "classes": range(10), "accountant": accountant}
+    make_flat(DPCGANSynthesizer, n_components=32, **given).plan(X, Y)
+    with pytest.raises(ValueError, match="at most"):
+        make_flat(DPCGANSynthesizer, n_components=4_096, **given).fit(X, Y)
+    assert not accountant.entries
+
+
+@pytest.mark.parametrize("coarse", ["yes", 1, [1], {"a": 1}])
+def test_a_file_with_another_type_of_coarse_is_refused(coarse):
+    made = ConditionalGenerator(3, 0, 64, image_shape=(8, 8), coarse=True)
+    with pytest.raises(ValueError, match="coarse must be"):
+        ConditionalGenerator.restored({**made.architecture, "coarse": coarse}, made.arrays())
 
 
 def test_levels_are_drawn_one_in_each_column():
