@@ -11,12 +11,14 @@ from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen.dpsgd import ClippedSum
 from skdpgen.nn._gan import DiscriminatorModule
+from skdpgen.nn._networks import ToImage
 from skdpgen.synthesizers import _dpcgan
 from skdpgen.synthesizers._before_training import sizes_by_counts
 
 AR = "add_or_remove_one"
 WHOLE = Claim(test_dpcgan.the_whole_gradient_of_a_row_is_clipped, "dense", AR)
 IMAGES = Claim(test_dpcgan.the_whole_gradient_of_a_row_is_clipped, "images", AR)
+AVERAGED = Claim(test_dpcgan.the_whole_gradient_of_a_row_is_clipped, "averaged images", AR)
 ARRAYS, REPLACED, FRAME = test_dpcgan.FITTED
 LEDGER = {name: Claim(ledger_is_what_ran, name) for name in test_dpcgan.FITTED}
 KEPT = [Claim(nothing_private_is_kept, ARRAYS)]
@@ -99,6 +101,14 @@ MUTANTS = [
         "a loss that mixes the rows of a batch",
         [WHOLE],
         (DiscriminatorModule.forward, ("$self.scores($x)", "$self.scores($x - $x.mean(0))")),
+    ),
+    (
+        "images less the mean of their batch",
+        [IMAGES, AVERAGED],
+        (
+            ToImage.forward,
+            ("$x.reshape(-1, $height, $width, $channels)", "($x - $x.mean(0)).reshape(-1, $height, $width, $channels)"),
+        ),
     ),
 ]
 

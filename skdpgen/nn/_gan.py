@@ -33,7 +33,7 @@ class DiscriminatorModule(nn.Module):
     n_hidden : int or sequence of int, default=128
         Widths of the hidden layers (leaky ReLU).
     image_shape : tuple, default=None
-        Shape of a row that is an image: it is averaged over 2 x 2 pixels first, if it has 16 and more on each side.
+        Shape of a row that is an image. Images of 16 pixels and more on each side are first averaged over 2 x 2 pixels.
 
     Notes
     -----

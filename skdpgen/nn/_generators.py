@@ -29,10 +29,10 @@ class ConditionalGenerator(nn.Module):
         Rows are images (height, width[, channels]), flat: the network is then a dense layer and convolutions with
         GroupNorm.
     n_channels : int, default=32
-        Of the convolutions.
+        Number of channels of the convolutions.
     coarse : bool, default=False
-        Make images of 16 pixels and more at half their sides, and interpolate; else by three transposed convolutions,
-        as files of earlier versions hold them.
+        Make images of 16 pixels and more on each side at half their sides, and interpolate (`coarse_decoder`). False:
+        three transposed convolutions (`conv_decoder`), as in files of earlier versions.
     n_levels : sequence of int, default=None
         Number of levels of each column of a table; None: values in [0, 1].
 
@@ -73,7 +73,7 @@ class ConditionalGenerator(nn.Module):
             "n_channels": n_channels,
             "n_levels": self.n_levels,
         }
-        if coarse:  # left out where it is false, so that earlier versions read such files
+        if coarse:  # left out if False, so that earlier versions can read such files
             self.architecture["coarse"] = True
 
     @classmethod

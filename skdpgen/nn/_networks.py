@@ -27,7 +27,7 @@ __all__ = [
 # Range of the log-variances that an encoder gives. The standard deviations, 0.0025 to 7.4, surround that of the prior,
 # and neither an exponential nor its gradient overflows.
 LOG_VARIANCES = (-12.0, 4.0)
-# Images at least so high and wide may be made at half their sides.
+# Images of at least this height and width may be made at half their sides.
 _FINE_SIDE = 16
 
 
@@ -122,12 +122,15 @@ def conv_decoder(image_shape, n_in, n_channels=32):
 
 
 def coarse_decoder(image_shape, n_in, n_channels=32):
-    """Return a network from `n_in` numbers to rows of images that are made at their `coarseness` and interpolated.
+    """Return a network from `n_in` numbers to rows of images, which it makes at half their sides and interpolates.
 
-    A third of the time of `conv_decoder` for images of 28 x 28. The shuffle of pixels stands for a transposed
-    convolution, which is several times slower on a CPU.
+    Images of fewer than 16 pixels on a side are made at their full size. For images of 28 x 28, a training step takes
+    less than half the time of a `conv_decoder` with as many parameters: a convolution whose channels become pixels is
+    faster on a CPU than a transposed convolution. `n_channels` is even.
     """
-    by, channels = coarseness(image_shape), (*image_shape, 1)[2]
+    if n_channels % 2:
+        raise ValueError(f"n_channels must be even; got {n_channels}")
+    by, channels = _coarseness(image_shape), (*image_shape, 1)[2]
     height, width = (side // (2 * by) for side in _padding(image_shape, 2 * by)[1])
     layers = [
         nn.Linear(n_in, n_channels * height * width), nn.Unflatten(1, (n_channels, height, width)),
@@ -142,16 +145,19 @@ def coarse_decoder(image_shape, n_in, n_channels=32):
 
 
 def coarse_pixels(image_shape):
-    """Return a map from rows of images to their pixels averaged by `coarseness`, and the number of these."""
-    by = coarseness(image_shape)
+    """Return a map from rows of images to averages over 2 x 2 pixels, and the number of its outputs.
+
+    Images of fewer than 16 pixels on a side are not averaged.
+    """
+    by = _coarseness(image_shape)
     to_image = ToImage(image_shape, 2 * by)
     height, width = to_image.padded
     layers = [nn.AvgPool2d(by)] if by > 1 else []
     return nn.Sequential(to_image, *layers, nn.Flatten()), (*image_shape, 1)[2] * (height // by) * (width // by)
 
 
-def coarseness(image_shape):
-    """Side of the squares of pixels that are averaged: 2, but 1 in images of few pixels."""
+def _coarseness(image_shape):
+    """Side of the squares of pixels that are averaged: 2, or 1 for images of few pixels."""
     return 2 if min(image_shape[:2]) >= _FINE_SIDE else 1
 
 

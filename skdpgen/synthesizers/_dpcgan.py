@@ -18,13 +18,13 @@ from ._generator_model import GeneratorModel, training_rows
 
 __all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
 
-# Generated rows in a step, and the decay of the average of the generator: of rows, and of images.
+# Of rows and of images: number of generated ones in a step, and decay of the average of the generator's parameters.
 _GENERATED_ROWS, _GENERATED_IMAGES = 256, 128
 _AVERAGE, _AVERAGE_OF_IMAGES = 0.99, 0.999
 # Numbers in memory for each parameter: itself, its gradient, two averages of Adam and the generator's own average.
 _COPIES = 5
-# Activations of the generator for each place of a generated image, kept for the gradient: 50 to 55 were measured.
-_NUMBERS_OF_A_PLACE = 100
+# Upper bound of the activations of the generator for each pixel of a coarse image; 50 to 55 were measured.
+_ACTIVATIONS_OF_A_PIXEL = 100
 
 # Published networks and their one step of the discriminator for each of the generator; 600 of 60,000 rows in a step.
 _PAPER = {
@@ -52,7 +52,7 @@ class GANSettings:
     n_components : int
         Latent dimensions.
     generator_sizes, discriminator_sizes : tuple of int
-        Hidden layers; `generator_sizes` of rows that are no images.
+        Widths of the hidden layers. Images do not use `generator_sizes`.
     image_shape : tuple or None
     n_critic : int
         Steps of the discriminator for each of the generator.
@@ -323,7 +323,10 @@ def _dense(*widths):
 
 
 def _image_sizes(settings, n_features, n_labels):
-    """Parameters of the generator of images, and the inputs and the places of a coarse image; allocates nothing."""
+    """Return the numbers of the generator's parameters, and of the values and pixels of an averaged image.
+
+    Nothing is allocated.
+    """
     import torch
 
     from ..nn._generators import ConditionalGenerator
@@ -343,8 +346,8 @@ def _check_networks(settings, n_features, n_labels):
         names.append("generator_sizes")
         numbers += _COPIES * _dense(settings.n_components + n_labels, *settings.generator_sizes, n_features)
     else:
-        generator, n_seen, n_places = _image_sizes(settings, n_features, n_labels)
-        numbers += _COPIES * generator + _GENERATED_IMAGES * _NUMBERS_OF_A_PLACE * n_places
+        generator, n_seen, n_pixels = _image_sizes(settings, n_features, n_labels)
+        numbers += _COPIES * generator + _GENERATED_IMAGES * _ACTIVATIONS_OF_A_PIXEL * n_pixels
     numbers += _COPIES * _dense(n_seen, *settings.discriminator_sizes, 1 + n_labels)
     check_model_size(numbers, **{name: getattr(settings, name) for name in names})
     net = _make_net(settings, n_features, n_labels)

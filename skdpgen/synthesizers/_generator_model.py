@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -108,8 +109,11 @@ class GeneratorModel(ReleasedModel):
 
         architecture = dict(state["architecture"])
         check_size(check_whole(architecture["n_latent"], "n_latent", 1), CHUNK_ROWS)
-        generator = ConditionalGenerator.restored(architecture, state["parameters"])
         width = int(codec.n_levels.sum()) if state["kind"] == "frame" else len(codec.scaling.lower)
+        shape = architecture.get("image_shape")
+        if shape is not None and math.prod(check_whole(side, "image_shape", 1) for side in shape) != width:
+            raise ValueError("the image_shape of the generator does not fit the columns that the file describes")
+        generator = ConditionalGenerator.restored(architecture, state["parameters"])
         if (generator.n_classes, generator.n_outputs) != (codec.n_classes, width):
             raise ValueError("the generator does not fit the columns that the file describes")
         return cls(codec, generator, state["row_count"], state["component_weights"])

@@ -213,6 +213,16 @@ def test_the_generator_of_images_counts_for_the_size_of_networks_before_the_char
     assert not accountant.entries
 
 
+@pytest.mark.parametrize("shape", [[64, 64, 400], [4, 8], [8, 8, -1], [8.0, 8.0]])
+def test_a_file_whose_images_do_not_fit_its_columns_is_refused_before_networks_are_made(monkeypatch, shape):
+    fitted = make_flat(DPCGANSynthesizer, 2.0, image_shape=(8, 8), **FAST).fit(X, Y).model_
+    state = fitted.to_state()
+    state["architecture"] = {**state["architecture"], "image_shape": shape}
+    monkeypatch.setattr(ConditionalGenerator, "restored", lambda *args: pytest.fail("a network was made"))
+    with pytest.raises(ValueError, match="image_shape"):
+        type(fitted).from_state(state)
+
+
 @pytest.mark.parametrize("coarse", ["yes", 1, [1], {"a": 1}])
 def test_a_file_with_another_type_of_coarse_is_refused(coarse):
     made = ConditionalGenerator(3, 0, 64, image_shape=(8, 8), coarse=True)
