@@ -17,7 +17,8 @@ import pytest
 from _rewriting import names, rewrite
 
 import skdpgen.nn
-import skdpgen.nn._dp2vae_training  # imported by fits alone
+import skdpgen.nn._critics  # imported by fits alone, as the next
+import skdpgen.nn._dp2vae_training
 import skdpgen.synthesizers  # noqa: F401  every module is loaded, so that none is missed below
 from skdpgen._types import unit_of
 from skdpgen.accounting import PrivacyAccountant, describe_event

@@ -10,6 +10,7 @@ from _noninterference import noninterference
 from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen.dpsgd import ClippedSum
+from skdpgen.dpsgd._plan import plan_of_fit
 from skdpgen.nn._gan import DiscriminatorModule
 from skdpgen.nn._networks import ToImage
 from skdpgen.synthesizers import _dpcgan
@@ -49,7 +50,7 @@ MUTANTS = [
     (
         "a step of the discriminator more than was charged",
         [LEDGER[ARRAYS], LEDGER[REPLACED]],
-        (FIT, ("$training.steps", "$training.steps + 1")),
+        (plan_of_fit, ("$training.steps", "$training.steps + 1")),
     ),
     (
         "the exact size of a batch",

@@ -196,7 +196,7 @@ MUTANTS = [
     (
         "steps for each cluster, charged once",
         [LEDGER[ARRAYS], LEDGER[FRAME]],
-        (PLAN, ("$training.steps", "$training.steps * len($4)")),
+        (PLAN, before("$rate = $training.sampling_rate", "$1 = replace($1, steps=$1.steps * len($4))")),
     ),
     (
         "the noise of one cluster's share of the rows",
@@ -206,7 +206,13 @@ MUTANTS = [
     (
         "a rate that is that of each cluster's share",
         [LEDGER[ARRAYS], *SIZES],
-        (PLAN, ("$training.sampling_rate", "min(1.0, $training.sampling_rate * len($4))")),
+        (
+            PLAN,
+            before(
+                "$rate = $training.sampling_rate",
+                "$1 = replace($1, sampling_rate=min(1.0, $1.sampling_rate * len($4)))",
+            ),
+        ),
     ),
     (
         "a budget in which the clusters are not found",

@@ -33,6 +33,7 @@ from skdpgen.data import frames as _frames
 from skdpgen.data import labels as _array_labels
 from skdpgen.data import scaling as _scaling
 from skdpgen.data.arrays import ArrayCodec
+from skdpgen.dpsgd._plan import plan_of_fit
 from skdpgen.generators import refined_images
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em
@@ -180,7 +181,7 @@ MUTANTS = [
     (
         "a DP-SGD step more than charged",
         _ledger("arrays, net", "frame, net by class"),
-        (_p3gm.decoder_plan, ("$training.steps", "$training.steps + 1")),
+        (plan_of_fit, ("$training.steps", "$training.steps + 1")),
     ),
     (
         "training twice",
@@ -356,7 +357,7 @@ MUTANTS = [
         "sampling rate above the charge",
         _ledger("frame, net"),
         (
-            _p3gm.decoder_plan,
+            plan_of_fit,
             (
                 "$plan($rest, sampling_rate=$training.sampling_rate)",
                 "$plan($rest, sampling_rate=2 * $training.sampling_rate)",

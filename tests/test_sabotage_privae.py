@@ -13,6 +13,7 @@ from _sabotage import Claim, after, assert_caught, before, mutant_ids
 
 from skdpgen.dpsgd import TermwiseAggregate, TermwisePlan, WholeBatchAggregate, WholeBatchPlan
 from skdpgen.dpsgd import _termwise as termwise_module
+from skdpgen.dpsgd._plan import plan_of_fit
 from skdpgen.nn import UserDivergence
 from skdpgen.synthesizers import _moment_start, _vae_model
 
@@ -159,7 +160,7 @@ MUTANTS = [
     (
         "a term-wise step more than charged",
         [LEDGER["arrays, termwise net"]],
-        (_vae_model.training_plan, ("$training.steps", "$training.steps + 1")),
+        (plan_of_fit, ("$training.steps", "$training.steps + 1")),
     ),
     (
         "noise multiplier below the charge",
@@ -173,11 +174,10 @@ MUTANTS = [
         "sampling rate above the charge",
         [LEDGER["frame, termwise net"]],
         (
-            _vae_model.training_plan,
+            plan_of_fit,
             (
-                "{'sampling_rate': $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $b, 'unit': $u}",
-                "{'sampling_rate': 2 * $rate, 'steps': $steps, 'noise_multiplier': $noise, 'neighboring': $b, "
-                "'unit': $u}",
+                "$plan($rest, sampling_rate=$training.sampling_rate)",
+                "$plan($rest, sampling_rate=2 * $training.sampling_rate)",
             ),
         ),
     ),

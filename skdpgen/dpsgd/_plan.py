@@ -13,7 +13,7 @@ from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.validation import convert_fields
 from ._clipping import ClippedSum, PartedSum
 
-__all__ = ["ChargedPlan", "DPSGDPlan", "PartedPlan", "PlanUse", "slack_of_sums"]
+__all__ = ["ChargedPlan", "DPSGDPlan", "PartedPlan", "PlanUse", "plan_of_fit", "slack_of_sums"]
 
 # Relative error of the gradient of a unit, whose rows may cancel (see `_layers`).
 _ROUNDING_OF_UNITS = 2.0**-15
@@ -416,3 +416,28 @@ class PartedPlan(DPSGDPlan):
     def make_aggregate(self, root, rng, *, path="fast"):
         """Make the `PartedSum` of this plan."""
         return PartedSum(root, self, path=path)
+
+
+def plan_of_fit(training, charged, noise_multiplier, expected_batch_size, kind=DPSGDPlan, **own):
+    """The plan of the DP-SGD steps of a fit: rate and steps of its settings, relation and unit of what was charged.
+
+    Parameters
+    ----------
+    training : object
+        With `sampling_rate` and `steps`.
+    charged : FitPlan
+    noise_multiplier, expected_batch_size : float
+        The latter is public, or follows from a released number.
+    kind : type, default=DPSGDPlan
+    **own
+        Further fields of `kind`, such as `l2_bound`.
+    """
+    return kind(
+        sampling_rate=training.sampling_rate,
+        steps=training.steps,
+        noise_multiplier=noise_multiplier,
+        expected_batch_size=expected_batch_size,
+        neighboring=charged.neighboring,
+        unit=charged.unit,
+        **own,
+    )

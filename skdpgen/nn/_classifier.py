@@ -27,7 +27,7 @@ from ..data.labels import (
 from ..data.rows_per_unit import OpenUnit, max_rows_phases, settle_ids
 from ..data.scaling import check_bounds, learn_scaling, scaling_phases
 from ..data.units import draw_key, keep_rows, read_groups, take_groups
-from ..dpsgd import DPSGDPlan
+from ..dpsgd._plan import plan_of_fit
 from ..dpsgd._seeding import torch_seeded
 from ..mechanisms import add_gaussian, histogram
 from ..utils.progress import shows_bars
@@ -342,15 +342,8 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
     def _train(self, X, codes, units, rows, plan):
         known = codes >= 0
         scaled = self.scaling_.transform(X[known]).astype(np.float32)
-        dpsgd = DPSGDPlan(
-            sampling_rate=self.sampling_rate,
-            steps=self.steps,
-            l2_bound=self.gradient_bound,
-            noise_multiplier=plan.noise_multipliers["network"],
-            expected_batch_size=self.sampling_rate * rows,
-            neighboring=plan.neighboring,
-            unit=plan.unit,
-        )
+        noise, expected = plan.noise_multipliers["network"], self.sampling_rate * rows
+        dpsgd = plan_of_fit(self, plan, noise, expected, l2_bound=self.gradient_bound)
         net = self._make_net(X.shape[1], len(self.classes_), self._receipt.cover(dpsgd))
         net.set_params(progress_text=f"epsilon {plan.epsilon:.3g}")
         return net.fit(scaled, codes[known].astype(np.int64), groups=None if units is None else units[known])

@@ -369,7 +369,7 @@ def fit_dpcgan_model(rows, settings, fit):
     -------
     GeneratorModel
     """
-    from ..dpsgd import DPSGDPlan
+    from ..dpsgd._plan import plan_of_fit
     from ..nn._gan import GeneratorTraining
 
     codec = learn_codec(rows, fit)
@@ -377,15 +377,8 @@ def fit_dpcgan_model(rows, settings, fit):
     counts = release_class_counts(codec, len(x), classes, fit, rows.unit_sizes)
     row_count, weights, step_size = sizes_by_counts(counts, rows, fit)
     training = settings.training
-    plan = DPSGDPlan(
-        sampling_rate=training.sampling_rate,
-        steps=training.steps,
-        l2_bound=training.gradient_bound,
-        noise_multiplier=fit.noise["training"],
-        expected_batch_size=max(1.0, training.sampling_rate * step_size),
-        neighboring=fit.plan.neighboring,
-        unit=fit.plan.unit,
-    )
+    expected = max(1.0, training.sampling_rate * step_size)
+    plan = plan_of_fit(training, fit.plan, fit.noise["training"], expected, l2_bound=training.gradient_bound)
     generator = _make_generator(settings, x.shape[1], codec.n_classes, n_levels)
     images = settings.image_shape is not None
     adversary = GeneratorTraining(

@@ -337,18 +337,12 @@ def training_plan(training, fit, step_size, cluster_sizes):
         One sampling rate and one number of steps for all clusters, and for all sizes that they may have.
     """
     from ..dpsgd import PartedPlan
+    from ..dpsgd._plan import plan_of_fit
 
     rate = training.sampling_rate
-    return PartedPlan(
-        sampling_rate=rate,
-        steps=training.steps,
-        l2_bound=training.gradient_bound,
-        noise_multiplier=fit.noise["training"],
-        expected_batch_size=max(1.0, rate * step_size),
-        neighboring=fit.plan.neighboring,
-        unit=fit.plan.unit,
-        part_batch_sizes=tuple(max(1.0, rate * float(size)) for size in cluster_sizes),
-    )
+    sizes = tuple(max(1.0, rate * float(size)) for size in cluster_sizes)
+    own = {"l2_bound": training.gradient_bound, "part_batch_sizes": sizes}
+    return plan_of_fit(training, fit.plan, fit.noise["training"], max(1.0, rate * step_size), PartedPlan, **own)
 
 
 # ---- the released model -------------------------------------------------------------------------------------------

@@ -590,18 +590,10 @@ def _check_refinement(decoder, n_features, n_latent, exact):
 
 def decoder_plan(training, fit, row_count):
     """The DP-SGD plan of a charged fit; its denominator, of rows or of units that count 1, is public or released."""
-    from ..dpsgd import DPSGDPlan
+    from ..dpsgd._plan import plan_of_fit
 
-    train = DPSGDPlan(
-        sampling_rate=training.sampling_rate,
-        steps=training.steps,
-        l2_bound=training.gradient_bound,
-        noise_multiplier=fit.noise["decoder"],
-        expected_batch_size=max(1.0, training.sampling_rate * row_count),
-        neighboring=fit.plan.neighboring,
-        unit=fit.plan.unit,
-    )
-    return fit.cover(train)
+    expected = max(1.0, training.sampling_rate * row_count)
+    return fit.cover(plan_of_fit(training, fit.plan, fit.noise["decoder"], expected, l2_bound=training.gradient_bound))
 
 
 def train_decoder(

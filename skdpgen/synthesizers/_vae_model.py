@@ -166,29 +166,23 @@ def training_plan(settings, fit, step_size):
         The flag is whether a group may be expected to have as many records as the divergence needs.
     """
     from ..dpsgd import DPSGDPlan, TermwisePlan, WholeBatchPlan
+    from ..dpsgd._plan import plan_of_fit
 
     training, groups = settings.training, settings.groups
-    expected = max(1.0, training.sampling_rate * step_size)
-    shared = {
-        "sampling_rate": training.sampling_rate,
-        "steps": training.steps,
-        "noise_multiplier": fit.noise["training"],
-        "neighboring": fit.plan.neighboring,
-        "unit": fit.plan.unit,
-    }
+    bound, expected, enough = training.gradient_bound, max(1.0, training.sampling_rate * step_size), True
     if groups is None:
-        return DPSGDPlan(l2_bound=training.gradient_bound, expected_batch_size=expected, **shared), True
-    n_groups, smallest = _group_sizes(groups, expected)
-    floor = float(n_groups * smallest)
-    enough, shared["expected_batch_size"] = expected >= floor, max(expected, floor)
-    if groups.aggregation != "termwise":
-        bound = training.gradient_bound
-        return WholeBatchPlan(gradient_bound=bound, aggregation=groups.aggregation, **shared), enough
-    bounds = {"sample_bound": training.gradient_bound, "group_bound": groups.gradient_bound}
-    if bounds["group_bound"] is None:  # 2 C2/b is this share of C1/B + 2 C2/b
-        weight = _GROUP_SHARE / (1 - _GROUP_SHARE)
-        bounds["group_bound"] = weight * bounds["sample_bound"] * n_groups / (2 * shared["expected_batch_size"])
-    return TermwisePlan(**bounds, n_groups=n_groups, **shared), enough
+        kind, own = DPSGDPlan, {"l2_bound": bound}
+    else:
+        n_groups, smallest = _group_sizes(groups, expected)
+        floor = float(n_groups * smallest)
+        enough, expected = expected >= floor, max(expected, floor)
+        kind, own = WholeBatchPlan, {"gradient_bound": bound, "aggregation": groups.aggregation}
+        if groups.aggregation == "termwise":
+            group_bound = groups.gradient_bound
+            if group_bound is None:  # 2 C2/b is this share of C1/B + 2 C2/b
+                group_bound = _GROUP_SHARE / (1 - _GROUP_SHARE) * bound * n_groups / (2 * expected)
+            kind, own = TermwisePlan, {"sample_bound": bound, "group_bound": group_bound, "n_groups": n_groups}
+    return plan_of_fit(training, fit.plan, fit.noise["training"], expected, kind, **own), enough
 
 
 # ---- network ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from torch import nn
 
 from skdpgen import PrivacyAccountant, TableEncoder
+from skdpgen.dpsgd._plan import plan_of_fit
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError
 from skdpgen.nn import DPNet, DPNetClassifier, _classifier
 from skdpgen.tabular import Categorical, Numeric, Schema
@@ -215,15 +216,15 @@ MUTANTS = [
         LEDGER,
         (DPNetClassifier._train, ("$plan.noise_multipliers['network']", "$plan.noise_multipliers['network'] / 2")),
     ),
-    ("more steps than charged", LEDGER, (DPNetClassifier._train, ("self.steps", "self.steps + 1"))),
+    ("more steps than charged", LEDGER, (plan_of_fit, ("$training.steps", "$training.steps + 1"))),
     (
         "records drawn more often than charged",
         LEDGER,
         (
-            DPNetClassifier._train,
+            plan_of_fit,
             (
-                "DPSGDPlan($rest, sampling_rate=self.sampling_rate)",
-                "DPSGDPlan($rest, sampling_rate=self.sampling_rate * 2)",
+                "$plan($rest, sampling_rate=$training.sampling_rate)",
+                "$plan($rest, sampling_rate=2 * $training.sampling_rate)",
             ),
         ),
     ),
