@@ -94,7 +94,8 @@ def _privae(**parameters):
 
 
 def _merf(**parameters):
-    return DPMERFSynthesizer(steps=2, n_frequencies=8, hidden_layer_sizes=(6,), random_state=0, **parameters)
+    sizes = {} if "image_shape" in parameters else {"hidden_layer_sizes": (6,)}
+    return DPMERFSynthesizer(steps=2, n_frequencies=8, random_state=0, **sizes, **parameters)
 
 
 def _cells(**parameters):
@@ -220,6 +221,7 @@ FITS = {
     "frame, clustered nets": lambda: (_clusters(target="job"), FRAME),
     "arrays, embedding": lambda: (_merf(), X, Y),
     "arrays, embedding, replace_one": lambda: (_merf(neighboring="replace_one"), X, Y),
+    "images, embedding": lambda: (_merf(image_shape=(1, 3)), X, Y),
     "frame, embedding": lambda: (_merf(target="job"), FRAME),
     "arrays, transport net": lambda: (_transport(), X, Y),
     "arrays, transport net, replace_one": lambda: (_transport(neighboring="replace_one"), X),

@@ -321,7 +321,8 @@ def _dpgm(**parameters):
 
 
 def _merf(**parameters):
-    return DPMERFSynthesizer(**{**_LOW, "steps": 1, "n_frequencies": 8, "hidden_layer_sizes": (4,), **parameters})
+    sizes = {} if "image_shape" in parameters else {"hidden_layer_sizes": (4,)}
+    return DPMERFSynthesizer(**{**_LOW, "steps": 1, "n_frequencies": 8, **sizes, **parameters})
 
 
 def _transport(**parameters):
@@ -457,6 +458,7 @@ CASES = {
         _transport(image_shape=(4, 4), n_frequencies=2, bounds=(-5, 60), l1_weight=1.0), "images, classes"
     ),
     "transport, frame": Case(_transport(target="job"), "frame"),
+    "embedding of images": Case(_merf(**_PIXELS, bounds=(-5, 60)), "images, classes"),
     "embedding, frame in chunks": Case(_merf(target="job"), "frame", source=chunks),
     "adversary": Case(_gan(), "array, classes"),
     "adversary, back, replace_one": Case(_gan(neighboring=REPLACE), "array", back=True),

@@ -185,7 +185,8 @@ def _dpgm(**given):
 
 
 def _merf(**given):
-    return DPMERFSynthesizer(n_frequencies=20, steps=3, hidden_layer_sizes=(6,), n_components=3, **given)
+    sizes = {} if "image_shape" in given else {"hidden_layer_sizes": (6,)}
+    return DPMERFSynthesizer(n_frequencies=20, steps=3, n_components=3, **sizes, **given)
 
 
 def _sinkhorn(**given):
@@ -267,7 +268,7 @@ ESTIMATORS = {
     "dp2vae": (_dp2vae, (*_ARRAYS, *_FRAMES, "images_y")),
     "dp2vae_one_of_k": (_dp2vae_one_of_k, ("array",)),
     "dpgm": (_dpgm, (*_ARRAYS, *_FRAMES)),
-    "merf": (_merf, (*_ARRAYS, *_FRAMES, "array_numbers")),
+    "merf": (_merf, (*_ARRAYS, *_FRAMES, "array_numbers", "images_y")),
     "sinkhorn": (_sinkhorn, ("array_y", "frame_target", "images_y")),
     "dpcgan": (_gan, ("array_y", "frame_target", "images_y")),
     "pategan": (_votes, ("array_y", "frame_target")),

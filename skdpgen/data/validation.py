@@ -20,7 +20,7 @@ from .units import read_groups
 __all__ = ["columns_of", "public_assumptions", "read_vectors", "refuse_given", "validate_input", "without_unit"]
 
 
-def validate_input(estimator, X, y, groups=None, *, conditional=True):
+def validate_input(estimator, X, y, groups=None, *, conditional=True, images=True):
     """Validate the data and return its private rows.
 
     Parameters
@@ -31,6 +31,8 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True):
         Arguments of `fit`.
     conditional : bool, default=True
         Whether the model has one prior for each class.
+    images : bool, default=True
+        Whether images are released as such. False: their shape changes no release.
 
     Returns
     -------
@@ -64,9 +66,12 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True):
         shared["ids"] = read_groups(groups, len(X), unit, estimator._asked_unit.missing)
     if estimator.image_shape is None and "image_shape" in estimator.get_params(deep=False):
         point_out_images(check_bounds(estimator.bounds, X.shape[1]))
-    return ArrayRows(
-        X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=estimator.image_shape, **shared
+    shape = check_image_shape(estimator.image_shape, X.shape[1])
+    rows = ArrayRows(
+        X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=shape if images else None, **shared
     )
+    _check_labels_of_images(shape, rows)
+    return rows
 
 
 def read_vectors(estimator, X, y, groups=None, *, images=False):
@@ -100,9 +105,13 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
     rows = ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=box, image_shape=shape if images else None, ids=ids, **shared
     )
+    _check_labels_of_images(shape, rows)
+    return rows
+
+
+def _check_labels_of_images(shape, rows):
     if shape is not None and rows.numeric_target:
         raise InvalidInputError("with image_shape=, y must be classes: give y as integers or text, or leave y out")
-    return rows
 
 
 def without_unit(estimator, head, groups):

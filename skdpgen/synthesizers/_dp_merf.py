@@ -10,6 +10,7 @@ import numpy as np
 
 from .._parameters import UNIT_CONSTRAINTS
 from ..accounting import Phase
+from ..data.arrays import check_image_shape
 from ..data.frame_codec import FrameCodec
 from ..data.frames import FrameRows
 from ..data.sources import add_sums
@@ -21,15 +22,22 @@ from ..utils.file_checks import check_size, check_whole
 from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._before_training import network_shape
 from ._budget import remaining_share
+from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes
 from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state, level_probabilities
 
 __all__ = ["DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
 
-# Numbers in the generator's batch: rows times blocks times frequencies.
+# Numbers in the generator's batch: rows times blocks times frequencies. Of images, which pass through convolutions, 200
+# in a step serve as well as 500.
 _BATCH_NUMBERS = 1_000_000
-_MOST_ROWS = 512
+_MOST_ROWS, _MOST_IMAGES = 512, 200
 _LEAST_PER_CLASS = 4
+# Parameters that act under some values of another alone.
+_ACTS = {"hidden_layer_sizes": ("image_shape", (None,))}
+# Numbers in memory for each parameter of the generator of images: itself, its gradient, two averages of Adam.
+_COPIES = 4
 # Seed of the frequencies.
 _FREQUENCIES = 20210225
 # Length scales about the one asked for: a kernel that sees both the coarse and the fine.
@@ -44,6 +52,7 @@ class GeneratorSettings:
     length_scale: float
     n_components: int
     hidden_layer_sizes: tuple
+    image_shape: tuple | None
     steps: int
     learning_rate: float
     seed: int
@@ -83,7 +92,9 @@ class DPMERFSynthesizer(BaseSynthesizer):
     n_components : int, default=10
         Number of latent dimensions of the generator.
     hidden_layer_sizes : sequence of int, default=(200, 200)
-        Widths of the hidden layers of the generator.
+        Widths of the hidden layers of the generator; without `image_shape`.
+    image_shape : (height, width) or (height, width, channels) or None, default=None
+        Arrays: shape of an image, if rows are images. The generator is then convolutional. The release is the same.
     steps : int, default=1000
         Training steps of the generator on released values; they cost no privacy.
     learning_rate : float, default=0.003
@@ -151,10 +162,10 @@ class DPMERFSynthesizer(BaseSynthesizer):
         "length_scale": [Interval(Real, 1e-6, 1e6, closed="both")],
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "hidden_layer_sizes": ["array-like"],
+        "image_shape": [tuple, list, None],
         "steps": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
     }
-    image_shape = None  # of `validate_input`: rows are taken as they are
 
     def __init__(
         self,
@@ -175,6 +186,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         length_scale=1.0,
         n_components=10,
         hidden_layer_sizes=(200, 200),
+        image_shape=None,
         steps=1000,
         learning_rate=0.003,
         unit=None,
@@ -189,20 +201,20 @@ class DPMERFSynthesizer(BaseSynthesizer):
         self.budget_split, self.on_invalid = budget_split, on_invalid
         self.n_components = n_components
         self.n_frequencies, self.length_scale, self.hidden_layer_sizes = n_frequencies, length_scale, hidden_layer_sizes
-        self.steps = steps
-        self.learning_rate = learning_rate
+        self.image_shape, self.steps, self.learning_rate = image_shape, steps, learning_rate
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
     def _prepare(self, X, y, accountant, groups=None):
+        self._resolve(acts=_ACTS)
         sizes = as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes")
+        rows = validate_input(self, X, y, groups, images=False)
+        shape = None if isinstance(rows, FrameRows) else check_image_shape(self.image_shape, rows.n_features)
         settings = GeneratorSettings(
-            self.n_frequencies, self.length_scale, self.n_components, sizes, self.steps, self.learning_rate,
+            self.n_frequencies, self.length_scale, self.n_components, sizes, shape, self.steps, self.learning_rate,
             self._seed(), shows_bars(self.progress),
         )  # fmt: skip
-        rows = validate_input(self, X, y, groups)
-        numbers = sum(a * b for a, b in zip((self.n_components, *sizes), (*sizes, 1)))
-        check_model_size(numbers, n_components=self.n_components, hidden_layer_sizes=sizes)
+        _check_size(settings, rows)
         learned = list(rows.phases(self._share("bounds")))
         rest = remaining_share(
             learned, f'"bounds": {self._share("bounds"):g} of budget_split leaves nothing to the embedding'
@@ -214,7 +226,21 @@ class DPMERFSynthesizer(BaseSynthesizer):
 
     @staticmethod
     def _model_from_state(state):
-        return MERFModel.from_state(state)
+        return (GeneratorModel if "architecture" in state else MERFModel).from_state(state)
+
+
+def _check_size(settings, rows):
+    """Refuse a generator too large for memory; by public numbers alone."""
+    if settings.image_shape is None:
+        sizes = settings.hidden_layer_sizes
+        numbers = sum(a * b for a, b in zip((settings.n_components, *sizes), (*sizes, 1)))
+        check_model_size(numbers, n_components=settings.n_components, hidden_layer_sizes=sizes)
+        return
+    n_classes = network_shape(rows)[1]
+    parameters, _, pixels = image_sizes(settings.n_components, n_classes, settings.image_shape)
+    n_images = max(_MOST_IMAGES, _LEAST_PER_CLASS * n_classes)
+    numbers = _COPIES * parameters + n_images * ACTIVATIONS_OF_A_PIXEL * pixels
+    check_model_size(numbers, n_components=settings.n_components, image_shape=settings.image_shape)
 
 
 # ---- random features, and their sum over the rows -----------------------------------------------------------------
@@ -340,7 +366,7 @@ def fit_merf_model(rows, settings, fit):
 
     Returns
     -------
-    MERFModel
+    MERFModel, or GeneratorModel of images
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     # public, and the same in every fit: two fits can then be compared release by release
@@ -358,9 +384,10 @@ def fit_merf_model(rows, settings, fit):
     released = add_gaussian(bounded, noise["embedding"], rng, neighboring)
     counts = np.maximum(released[:, 0], max(1.0, 0.05 * float(np.mean(released[:, 0]))))
     row_count = fit.sample_size(rows, counts.sum())
-    layers = _fit_generator(
-        released[:, 1:] / counts[:, None], features, codec, settings, np.random.default_rng(settings.seed)
-    )
+    target = released[:, 1:] / counts[:, None]
+    if settings.image_shape is not None:
+        return GeneratorModel(codec, _fit_image_generator(target, features, codec, settings), row_count, counts)
+    layers = _fit_generator(target, features, codec, settings, np.random.default_rng(settings.seed))
     return MERFModel(codec, layers, settings.n_components, row_count, counts)
 
 
@@ -408,29 +435,80 @@ def _fit_generator(target, features, codec, settings, rng):
     gain, middle = (torch.tensor(side, dtype=torch.float32) for side in near)
     levels = codec.n_levels.tolist() if isinstance(codec, FrameCodec) else None
     embed = _embedder(features, levels, None if levels is not None else codec.box)
-    wanted = torch.tensor(target, dtype=torch.float32)
-    numbers = features.frequencies.shape[1] * (len(levels) if levels else 1)
-    per_class = max(_LEAST_PER_CLASS, min(_MOST_ROWS, _BATCH_NUMBERS // numbers) // n_classes)
-    classes = torch.eye(n_classes).repeat_interleave(per_class, dim=0)
-    draws = torch.Generator().manual_seed(int(settings.seed))
-    steps = settings.steps
-    optimizer = torch.optim.Adam([p for layer in layers for p in layer], lr=settings.learning_rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    bar = progress_bar(total=steps, phase="generator", shown=settings.progress)
-    with bar, torch.enable_grad():
-        for _ in range(steps):
-            output = torch.cat([torch.randn(len(classes), settings.n_components, generator=draws), classes], dim=1)
-            for k, (weight, bias) in enumerate(layers):
-                output = torch.nn.functional.linear(torch.relu(output) if k else output, weight, bias)
-            optimizer.zero_grad()
-            _discrepancy(embed(output * gain + middle), wanted, per_class).backward()
-            optimizer.step()
-            schedule.step()
-            bar.update()
+
+    def generate(latents, classes):
+        output = torch.cat([latents, classes], dim=1)
+        for k, (weight, bias) in enumerate(layers):
+            output = torch.nn.functional.linear(torch.relu(output) if k else output, weight, bias)
+        return output * gain + middle
+
+    _descend([p for layer in layers for p in layer], generate, embed, target, settings, len(levels) if levels else 1)
     with torch.no_grad():
         weight, bias = layers[-1]
         layers[-1] = [weight * gain[:, None], bias * gain + middle]
     return [tuple(p.detach().numpy().copy() for p in layer) for layer in layers]
+
+
+def _fit_image_generator(target, features, codec, settings):
+    """Fit a convolutional generator to the released mean embeddings, as `_fit_generator` does a dense one.
+
+    Returns
+    -------
+    ConditionalGenerator
+    """
+    from ..dpsgd._seeding import torch_seeded
+    from ..nn._generators import ConditionalGenerator
+
+    width, n_classes = features.frequencies.shape[0], codec.n_classes
+    with torch_seeded(settings.seed):
+        generator = ConditionalGenerator(
+            settings.n_components, n_classes, width, image_shape=settings.image_shape, coarse=True
+        )
+
+    def generate(latents, classes):
+        return generator.logits(latents, classes if n_classes else None)
+
+    embed = _embedder(features, None, codec.box)
+    _descend(list(generator.parameters()), generate, embed, target, settings)
+    for p in generator.parameters():
+        p.grad = None
+    return generator.eval()
+
+
+def _descend(parameters, generate, embed, target, settings, n_blocks=1):
+    """Move parameters of a generator until the mean features of its rows are near the released ones of their class.
+
+    Parameters
+    ----------
+    parameters : list of tensors
+    generate : callable
+        Latents and one-hot classes to outputs of the generator.
+    embed : callable
+        Those to features.
+    target : array of shape (n_classes, 2 * n_frequencies)
+        Released.
+    settings : GeneratorSettings
+    n_blocks : int, default=1
+        Of columns, each of which has its own features before they are multiplied.
+    """
+    import torch
+
+    wanted, n_classes = torch.tensor(target, dtype=torch.float32), len(target)
+    most = _MOST_ROWS if settings.image_shape is None else _MOST_IMAGES
+    per_class = max(_LEAST_PER_CLASS, min(most, _BATCH_NUMBERS // (settings.n_frequencies * n_blocks)) // n_classes)
+    classes = torch.eye(n_classes).repeat_interleave(per_class, dim=0)
+    draws = torch.Generator().manual_seed(int(settings.seed))
+    optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.steps)
+    bar = progress_bar(total=settings.steps, phase="generator", shown=settings.progress)
+    with bar, torch.enable_grad():
+        for _ in range(settings.steps):
+            latents = torch.randn(len(classes), settings.n_components, generator=draws)
+            optimizer.zero_grad()
+            _discrepancy(embed(generate(latents, classes)), wanted, per_class).backward()
+            optimizer.step()
+            schedule.step()
+            bar.update()
 
 
 def _near_the_rows(codec):

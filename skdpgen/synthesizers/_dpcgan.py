@@ -14,7 +14,7 @@ from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 from ._budget import Network, Training, check_device, resolve_sampling
-from ._generator_model import GeneratorModel, training_rows
+from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, training_rows
 
 __all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
 
@@ -23,8 +23,6 @@ _GENERATED_ROWS, _GENERATED_IMAGES = 256, 128
 _AVERAGE, _AVERAGE_OF_IMAGES = 0.99, 0.999
 # Numbers in memory for each parameter: itself, its gradient, two averages of Adam and the generator's own average.
 _COPIES = 5
-# Upper bound of the activations of the generator for each pixel of a coarse image; 50 to 55 were measured.
-_ACTIVATIONS_OF_A_PIXEL = 100
 
 # Published networks and their one step of the discriminator for each of the generator; 600 of 60,000 rows in a step.
 _PAPER = {
@@ -322,23 +320,6 @@ def _dense(*widths):
     return sum((a + 1) * b for a, b in itertools.pairwise(widths))
 
 
-def _image_sizes(settings, n_features, n_labels):
-    """Return the numbers of the generator's parameters, and of the values and pixels of an averaged image.
-
-    Nothing is allocated.
-    """
-    import torch
-
-    from ..nn._generators import ConditionalGenerator
-    from ..nn._networks import coarse_pixels
-
-    shape = settings.image_shape
-    with torch.device("meta"):
-        generator = ConditionalGenerator(settings.n_components, n_labels, n_features, image_shape=shape, coarse=True)
-        n_seen = coarse_pixels(shape)[1]
-    return sum(p.numel() for p in generator.parameters()), n_seen, n_seen // (*shape, 1)[2]
-
-
 def _check_networks(settings, n_features, n_labels):
     """Make both networks once before the charge; their sizes are public, or the least that may be learned."""
     names, n_seen, numbers = ["n_components", "discriminator_sizes"], n_features, _GENERATED_ROWS * n_features
@@ -346,8 +327,8 @@ def _check_networks(settings, n_features, n_labels):
         names.append("generator_sizes")
         numbers += _COPIES * _dense(settings.n_components + n_labels, *settings.generator_sizes, n_features)
     else:
-        generator, n_seen, n_pixels = _image_sizes(settings, n_features, n_labels)
-        numbers += _COPIES * generator + _GENERATED_IMAGES * _ACTIVATIONS_OF_A_PIXEL * n_pixels
+        generator, n_seen, n_pixels = image_sizes(settings.n_components, n_labels, settings.image_shape)
+        numbers += _COPIES * generator + _GENERATED_IMAGES * ACTIVATIONS_OF_A_PIXEL * n_pixels
     numbers += _COPIES * _dense(n_seen, *settings.discriminator_sizes, 1 + n_labels)
     check_model_size(numbers, **{name: getattr(settings, name) for name in names})
     net = _make_net(settings, n_features, n_labels)

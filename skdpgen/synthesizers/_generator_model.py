@@ -12,13 +12,17 @@ from ..data.frames import FrameRows
 from ..utils.file_checks import check_size, check_whole
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 
-__all__ = ["FREQUENCIES", "Coordinates", "GeneratorModel", "training_rows"]
+__all__ = [
+    "ACTIVATIONS_OF_A_PIXEL", "FREQUENCIES", "Coordinates", "GeneratorModel", "image_sizes", "training_rows",
+]  # fmt: skip
 
 # Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
 # of what tells classes of images apart is smooth.
 FREQUENCIES = 8
 # Of the generator's outputs, for rows that are no images: log-odds near the ends of the range are large.
 _GAIN = 4.0
+# Upper bound of the activations of a generator of images for each pixel of a coarse image; 50 to 55 were measured.
+ACTIVATIONS_OF_A_PIXEL = 100
 
 
 class Coordinates:
@@ -117,6 +121,24 @@ class GeneratorModel(ReleasedModel):
         if (generator.n_classes, generator.n_outputs) != (codec.n_classes, width):
             raise ValueError("the generator does not fit the columns that the file describes")
         return cls(codec, generator, state["row_count"], state["component_weights"])
+
+
+def image_sizes(n_components, n_labels, image_shape):
+    """Return the numbers of a coarse generator's parameters, and of the values and pixels of an averaged image.
+
+    Nothing is allocated.
+    """
+    import torch
+
+    from ..nn._generators import ConditionalGenerator
+    from ..nn._networks import coarse_pixels
+
+    with torch.device("meta"):
+        generator = ConditionalGenerator(
+            n_components, n_labels, math.prod(image_shape), image_shape=image_shape, coarse=True
+        )
+        n_seen = coarse_pixels(image_shape)[1]
+    return sum(p.numel() for p in generator.parameters()), n_seen, n_seen // (*image_shape, 1)[2]
 
 
 def training_rows(rows, codec):

@@ -55,7 +55,7 @@ def test_columns_of_several_ranges_or_of_none_are_not():
 
 @pytest.mark.parametrize(
     "synthesizer",
-    [P3GMSynthesizer(bounds=(0, 1)), MomentSynthesizer(bounds=(0, 1)), DP2VAESynthesizer(bounds=(0, 1))],
+    [make(bounds=(0, 1)) for make in (P3GMSynthesizer, MomentSynthesizer, DP2VAESynthesizer, DPMERFSynthesizer)],
     ids=lambda synthesizer: type(synthesizer).__name__,
 )
 def test_models_of_images_points_them_out_before_the_charge(synthesizer):
@@ -70,9 +70,10 @@ def test_models_of_images_points_them_out_before_the_charge(synthesizer):
     assert not hasattr(synthesizer, "card_")
 
 
-def test_a_declared_shape_or_a_model_without_one_says_nothing():
+def test_a_declared_shape_says_nothing():
     X = np.random.default_rng(0).random((30, 256))
-    for synthesizer in (P3GMSynthesizer(bounds=(0, 1), image_shape=(16, 16)), DPMERFSynthesizer(bounds=(0, 1))):
+    for make in (P3GMSynthesizer, DPMERFSynthesizer):
+        synthesizer = make(bounds=(0, 1), image_shape=(16, 16))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             synthesizer.plan(X)

@@ -136,7 +136,48 @@ def test_tables_keep_their_dependence_on_the_class(rng):
     assert np.abs(real - made).sum() / 2 < 0.12
 
 
-FITTED = ["arrays, embedding", "arrays, embedding, replace_one", "frame, embedding"]
+def test_the_shape_of_images_changes_no_release():
+    X, y = load_digits(return_X_y=True)
+    common = {"bounds": (0, 16), "classes": range(10), "steps": 3, "n_frequencies": 8, "random_state": 0}
+    seen = []
+    for shape in ({}, {"image_shape": (8, 8)}):
+        with seeded_noise(5, quiet=True):
+            synth = DPMERFSynthesizer(3.0, **common, **shape).fit(X, y)
+        events = synth.accountant_.report()[["release", "mechanism", "noise_multiplier", "count"]].to_dict("records")
+        seen.append((events, synth.row_count_, synth.class_ratio_.tolist()))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("image_shape", [(8, 8), (8, 8, 1)])
+def test_images_of_a_convolutional_generator_train_a_classifier(image_shape, tmp_path):
+    X, y = load_digits(return_X_y=True)
+    common = {"bounds": (0, 16), "l2_bound": 4.5, "classes": range(10), "image_shape": image_shape, "random_state": 0}
+    synth = DPMERFSynthesizer(np.inf, steps=150, n_frequencies=150, **common).fit(X[:1200], y[:1200])
+    model = {"linear": LogisticRegression(max_iter=3000)}
+    drawn = synth.sample(1000, random_state=0)
+    assert tstr_score(drawn, (X[1200:], y[1200:]), classifiers=model) > 0.6
+    assert (drawn[0].min() >= 0) & (drawn[0].max() <= 16)
+    synth.save(tmp_path / "model.safetensors")
+    again = skdpgen.load(tmp_path / "model.safetensors").sample(1000, random_state=0)
+    for one, other in zip(drawn, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_images_without_classes_are_made():
+    X = load_digits().data
+    synth = quietly(lambda: DPMERFSynthesizer(5.0, bounds=(0, 16), image_shape=(8, 8), steps=3, n_frequencies=8).fit(X))
+    assert synth.sample(7).shape == (7, 64)
+
+
+def test_a_generator_of_images_beyond_memory_is_refused_before_the_charge():
+    books = skdpgen.PrivacyAccountant(10.0)
+    synth = DPMERFSynthesizer(accountant=books, image_shape=(1, 8_192), bounds=(0, 1), n_components=60_000)
+    with pytest.raises(ValueError, match="n_components"):
+        synth.fit(np.zeros((5, 8_192)))
+    assert not books.charges
+
+
+FITTED = ["images, embedding", "arrays, embedding", "arrays, embedding, replace_one", "frame, embedding"]
 
 
 @pytest.mark.parametrize("name", FITTED)
@@ -183,6 +224,8 @@ def test_classes_asked_for_are_drawn_and_numbers_of_y_come_back(rng):
         ({"budget_split": {"bounds": 0.999}}, ValueError, "leaves nothing"),
         ({"schema": Schema([Categorical("a", ("b",))])}, InvalidInputError, "for DataFrames"),
         ({"n_frequencies": 0}, ValueError, "n_frequencies"),
+        ({"image_shape": (2, 2)}, InvalidInputError, "does not fit rows of 2 values"),
+        ({"image_shape": (1, 2), "hidden_layer_sizes": (5,)}, ValueError, "used only with image_shape=None"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused_before_the_charge(rng, parameters, error, match):
@@ -210,6 +253,13 @@ def test_no_parameter_of_the_generator_is_inert(rng, name, value):
         DPMERFSynthesizer(**{**common, **changed}).fit(X).sample(20, random_state=0) for changed in ({}, {name: value})
     )
     assert not np.array_equal(one, other)
+
+
+def test_numbers_of_y_are_refused_beside_images(rng):
+    books = skdpgen.PrivacyAccountant(10.0)
+    with pytest.raises(InvalidInputError, match="y must be classes"):
+        DPMERFSynthesizer(accountant=books, image_shape=(1, 2)).fit(rng.random((50, 2)), rng.random(50))
+    assert not books.charges
 
 
 SENSITIVITY = [Claim(embedding_sensitivity_is_attained_and_not_exceeded, relation) for relation in RELATIONS]
