@@ -24,6 +24,7 @@ MODELS = {
         Model("DataLensSynthesizer", "DataLensSynthesizer"),
         Model("GPATESynthesizer", "GPATESynthesizer"),
         Model("DPMERFSynthesizer", "DPMERFSynthesizer"),
+        Model("DP-MERF(dense)", "DPMERFSynthesizer", {"image_shape": None}),
         Model("DPVAESynthesizer", "DPVAESynthesizer", {"image_shape": None}, trains=True),
         Model("P3GMSynthesizer", "P3GMSynthesizer"),
     )
