@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
@@ -13,12 +14,16 @@ from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 from ._budget import Training, resolve_sampling
-from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
+from ._generator_model import Coordinates, GeneratorModel, training_rows
 
 __all__ = ["DPSinkhornSynthesizer"]
 
 # Generated rows of a step, and steps at once: the memory of an update grows with their product.
 _MOST_GENERATED, _MOST_AT_ONCE = 2**12, 2**12
+# Defaults of images. With these few latents, and a regularisation of this share of their number of values, a classifier
+# that is trained on generated images of MNIST for ten epochs gains .045 at epsilon 10.
+_LATENTS, _LATENTS_OF_IMAGES, _FREQUENCIES = 8, 4, 10
+_BLUR, _BLUR_OF_IMAGES = 0.05, 1 / 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +35,7 @@ class SinkhornSettings(Coordinates):
     image_shape: tuple | None
     n_frequencies: int | None
     generated_rows: int
-    blur: float
+    blur: float | None
     l1_weight: float
     steps_at_once: int
     learning_rate: float
@@ -61,14 +66,15 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
-    n_components : int, default=8
-        Number of latent dimensions of the generator.
+    n_components : int or None, default=None
+        Number of latent dimensions of the generator; None is 8, and 4 with `image_shape`.
     hidden_layer_sizes : sequence of int, default=(128,)
         Widths of the hidden layers of the generator.
     generated_rows : int, default=10
         Rows generated in each step, all of one class; public, and the same in all steps.
-    blur : float, default=0.05
-        Regularisation of the transport plan, in units of the cost.
+    blur : float or None, default=None
+        Regularisation of the transport plan, in units of the cost; None is .05, and of images a
+        fortieth of the number of their values.
     l1_weight : float, default=0.0
         The cost of moving one row to another is the squared Euclidean distance, and `l1_weight` times the city-block
         one. Arrays are scaled to -1 to 1; rows of tables are one-hot.
@@ -86,7 +92,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         Arrays: shape of an image, if rows are images. Costs, gradients and noise are then of the lowest frequencies of
         images.
     n_frequencies : int or None, default=None
-        With `image_shape`: cosines along each side of an image that are used; None is 8. The noise grows with it.
+        With `image_shape`: cosines along each side of an image that are used; None is 10. The noise grows with it.
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
@@ -175,10 +181,10 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         **DATA_CONSTRAINTS,
         "training": TRAINING_CONSTRAINTS["training"],
         **UNIT_CONSTRAINTS,
-        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), None],
         "hidden_layer_sizes": ["array-like"],
         "generated_rows": [Interval(Integral, 2, _MOST_GENERATED, closed="both")],
-        "blur": [Interval(Real, 1e-6, 1e6, closed="both")],
+        "blur": [Interval(Real, 1e-6, 1e6, closed="both"), None],
         "l1_weight": [Interval(Real, 0, 1e6, closed="both")],
         "steps_at_once": [Interval(Integral, 1, _MOST_AT_ONCE, closed="both")],
         "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
@@ -194,10 +200,10 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         *,
         neighboring=None,
         accountant=None,
-        n_components=8,
+        n_components=None,
         hidden_layer_sizes=(128,),
         generated_rows=10,
-        blur=0.05,
+        blur=None,
         l1_weight=0.0,
         steps_at_once=40,
         learning_rate=0.003,
@@ -239,6 +245,8 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
         settings = replace(settings, training=resolve_sampling(settings.training, len(rows), relation, **sizes))
         settings = settings.fitted_to(rows, self.n_frequencies)
+        if settings.blur is None:
+            settings = replace(settings, blur=_BLUR_OF_IMAGES * math.prod(settings.image_shape))
         _check_size(settings, rows)
         return (rows, settings), self._calibrate_phases(
             accountant, rows, plan_phases(rows, settings, self._share("bounds"), relation)
@@ -255,12 +263,15 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
 def _settings(given, seed):
     """The settings of the parameters; ValueError for parameters that would do nothing in this combination."""
     Coordinates.check(given["image_shape"], given["n_frequencies"])
-    names = ("n_components", "generated_rows", "blur", "l1_weight", "steps_at_once", "learning_rate", "average")
+    names = ("generated_rows", "l1_weight", "steps_at_once", "learning_rate", "average")
+    images = given["image_shape"] is not None
     return SinkhornSettings(
         **{name: given[name] for name in names},
+        n_components=given["n_components"] or (_LATENTS_OF_IMAGES if images else _LATENTS),
+        blur=given["blur"] if images or given["blur"] is not None else _BLUR,
         hidden_layer_sizes=as_sizes(given["hidden_layer_sizes"], "hidden_layer_sizes"),
         image_shape=given["image_shape"],
-        n_frequencies=given["n_frequencies"] or FREQUENCIES,
+        n_frequencies=given["n_frequencies"] or _FREQUENCIES,
         training=Training(given["sampling_rate"], given["steps"], given["gradient_bound"]),
         seed=seed,
         progress=shows_bars(given["progress"]),
