@@ -163,6 +163,14 @@ def test_images_of_a_convolutional_generator_train_a_classifier(image_shape, tmp
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize(("shape", "steps"), [({}, 1000), ({"image_shape": (1, 2)}, 4000)])
+def test_generators_of_images_are_trained_for_longer(monkeypatch, rng, shape, steps):
+    seen = []
+    monkeypatch.setattr(_dp_merf, "_descend", lambda *arguments: seen.append(arguments[4].steps))
+    quietly(lambda: DPMERFSynthesizer(5.0, bounds=(0, 1), **shape).fit(rng.random((50, 2))))
+    assert seen == [steps]
+
+
 def test_images_without_classes_are_made():
     X = load_digits().data
     synth = quietly(lambda: DPMERFSynthesizer(5.0, bounds=(0, 16), image_shape=(8, 8), steps=3, n_frequencies=8).fit(X))

@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 import skdpgen
 from skdpgen import DPSGD, DPSinkhornSynthesizer, PrivacyAccountant
 from skdpgen.accounting import Receipt, describe_event, epsilon_pld, poisson_gaussian_event
+from skdpgen.nn import _sinkhorn
 from skdpgen.synthesizers import _generator_model
 
 FITTED = ("arrays, transport net", "arrays, transport net, replace_one", "frame, transport net")
@@ -65,6 +66,25 @@ def test_without_noise_the_samples_train_a_classifier_of_digits():
     drawn = synth.sample(800, random_state=0)
     accuracy = LogisticRegression(max_iter=300).fit(*drawn).score(X[1200:], Y[1200:])
     assert accuracy > 0.75
+
+
+@pytest.mark.parametrize(
+    ("shape", "latents", "blur", "width"), [({}, 8, 0.05, 64), ({"image_shape": (4, 16)}, 4, 64 / 40, 40)]
+)
+def test_latents_regularisation_and_frequencies_follow_the_kind_of_the_rows(monkeypatch, shape, latents, blur, width):
+    """Images have at most ten frequencies along a side: four and ten here."""
+    seen, train = [], _sinkhorn.train_by_transport
+
+    def spied(generator, x, *rest, **options):
+        seen.append((generator.n_latent, options["blur"], generator.n_outputs))
+        return train(generator, x, *rest, **options)
+
+    monkeypatch.setattr(_sinkhorn, "train_by_transport", spied)
+    synth = made(**shape).fit(X, Y)
+    assert seen == [(latents, blur, width)]
+    assert synth.model_.n_latent == latents
+    made(n_components=3, blur=2.0, **shape).fit(X, Y)
+    assert seen[1] == (3, 2.0, width)
 
 
 def test_images_are_compared_in_their_lowest_frequencies(monkeypatch):
