@@ -17,7 +17,7 @@ from skdpgen import PrivacyAccountant, PrivacyCard
 from skdpgen.__main__ import main
 from skdpgen.accounting import (
     Charge,
-    _ledger_fits,
+    _accountant,
     epsilon_pld,
     gaussian_event,
     non_private_event,
@@ -120,7 +120,7 @@ def test_what_takes_too_long_is_not_computed(monkeypatch, capsys, tmp_path):
     books = PrivacyAccountant(5.0, ledger=path)
     books.charge(poisson_gaussian_event(0.01, 4.0, 50), "first")
     books.charge(gaussian_event(30.0), "second")
-    monkeypatch.setattr(_ledger_fits, "MOST_WORK", 1.0)
+    monkeypatch.setattr(_accountant, "MOST_WORK", 1.0)
     assert main(["ledger", path]) == 0
     assert "not computed" in capsys.readouterr().out
 

@@ -18,8 +18,7 @@ from ._calibration import FitPlan, Phase, calibrate, check_phases, make_plan, sc
 from ._events import Charge
 from ._filter import Entry, PrivacyFilter, proves_privacy
 from ._ledger import FileLedger, MemoryLedger, create_ledger_file
-from ._ledger_fits import fits_frame
-from ._pricing import check_delta, check_epsilon, epsilon_pld, gaussian_mu
+from ._pricing import MOST_WORK, check_delta, check_epsilon, epsilon_pld, gaussian_mu, work_alone
 from ._receipt import ChargedSteps, Receipt, resume, unit_of_plan
 from ._renyi import rdp_at
 
@@ -451,7 +450,7 @@ class PrivacyAccountant:
             NaN after computations of about a minute), share (of all RDP spent) and status. Epsilons of separate fits do
             not add up; the shares do.
         """
-        return fits_frame(self._ledger.read(self._filter), self._filter)
+        return _fits_frame(self._ledger.read(self._filter), self._filter)
 
     def verify(self, head: str | None = None) -> dict[str, Any]:
         """Recompute the ledger from its entries alone: its hash chain, its running sums, and each charge by its rule.
@@ -545,6 +544,7 @@ def detached_accountant(entries: Sequence[Entry], parameters: tuple) -> PrivacyA
 
 
 # ---- the ledger as a table and as HTML ----------------------------------------------------------
+_COLUMNS_OF_FITS = ["day", "model", "releases", "epsilon_alone", "share", "status"]
 _COLUMNS = [
     "label", "release", "mechanism", "noise_multiplier", "sampling_rate", "count", "extra_delta", "rdp", "share",
     "status",
@@ -620,3 +620,23 @@ def _ledger_html(entries: Sequence[Entry], rule: PrivacyFilter, *, path: str | N
     if path is not None:
         text += f"; ledger {html.escape(path)}"
     return f"<div><p>{text}</p>{frame.to_html(index=False, na_rep='', float_format='{:.4g}'.format)}</div>"
+
+
+def _fits_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame:
+    """Return one row for each charge; see `PrivacyAccountant.fits`."""
+    import pandas as pd
+
+    epsilons, rdps, left, rows = {}, [], MOST_WORK, []
+    for entry in entries:
+        charge = entry.charge
+        key = (charge.releases, charge.extra_delta)
+        if key not in epsilons:
+            left -= work_alone(charge, rule.neighboring) if left > 0 else 0.0
+            epsilons[key] = epsilon_pld(charge, rule.delta, rule.neighboring) if left > 0 else math.nan
+        model, _, releases = printable(charge.label).partition(": ")
+        rdps.append(math.nan if rule.alpha is None else rdp_at(charge.releases, rule.alpha, rule.neighboring))
+        rows.append((entry.day, model, releases, epsilons[key], math.nan, entry.status))
+    frame = pd.DataFrame(rows, columns=_COLUMNS_OF_FITS)
+    total = math.fsum(rdps)
+    frame["share"] = [rdp / total if 0 < total < math.inf else math.nan for rdp in rdps]
+    return frame

@@ -8,6 +8,7 @@ from ._histogram import (
     LARGEST,
     N_OCTAVE_CELLS,
     class_norm_histogram,
+    count_votes,
     histogram,
     histogram_of_units,
     joint_histogram,
@@ -43,7 +44,6 @@ from ._selection import (
 from ._shared_moments import shared_moments, unpack_shared_moments
 from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
 from ._unit_tables import likeness, size_starts, unit_pairs, unit_plan, unit_tables
-from ._votes import count_votes
 
 __all__ = [
     "CLUSTER_COUNT_WEIGHT",

@@ -406,7 +406,7 @@ def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sum
     for where, rows in chunks if transform is None else map_blocks(transform, X, step):
         if centers is not None:  # a code outside the classes is left out below, whatever is subtracted here
             rows = rows - centers[np.clip(codes[where], 0, n_classes - 1)]
-        for k, mine in _by_class(len(rows), None if codes is None else codes[where], n_classes):
+        for k, mine in _by_class(None if codes is None else codes[where], n_classes):
             part = lattice_rows(rows[mine], bounds[k], ROW_STEP if exact else None)
             root = None
             if roots is not None:
@@ -439,7 +439,7 @@ def weight_roots(unit_sizes, exact=True):
     return (np.array([math.isqrt(_STEPS // int(m)) for m in distinct], dtype=np.float64) * ROW_STEP)[place]
 
 
-def _by_class(n_rows, codes, n_classes):
+def _by_class(codes, n_classes):
     """Yield each class that has rows, and which they are."""
     if codes is None:
         yield 0, slice(None)

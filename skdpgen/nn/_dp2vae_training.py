@@ -518,7 +518,7 @@ def train_decoder(
         steps = range(plan.steps)
         if checkpoint is not None:
             if checkpoint.training is not None:
-                _restore_training(checkpoint, weights, optimizer, average)
+                _restore_training(checkpoint, optimizer, average)
             steps = _granted_steps(
                 plan, checkpoint, lambda: _training_tensors(module, weights, optimizer, average, initial), noise
             )
@@ -576,7 +576,7 @@ def _training_tensors(module, weights, optimizer, average, initial):
 
 
 @torch.no_grad()
-def _restore_training(checkpoint, weights, optimizer, average):
+def _restore_training(checkpoint, optimizer, average):
     """Set averages and the state of the optimiser by a checkpoint; the decoder has its parameters already."""
     tensors = checkpoint.training[0]
     _fill(checkpoint.path, tensors, {f"averages.{k}": mean for k, mean in enumerate(average)})

@@ -15,6 +15,7 @@ __all__ = [
     "has_classes",
     "learn_codec",
     "network_shape",
+    "plan_facts",
     "plan_phases",
     "positive_counts",
     "release_class_counts",
@@ -29,14 +30,24 @@ _MOMENT_SHARE = 0.8
 # ---- budget -------------------------------------------------------------------------------------------------------
 def plan_phases(rows, settings, bounds_share, relation, label="training"):
     """Return the phases of a fit, in the order of their releases; between units the number of rows is private."""
-    learned, from_moments = list(rows.phases(bounds_share)), getattr(settings, "start_steps", None) is not None
-    if not from_moments and (relation != "replace_one" or has_classes(rows)):
-        learned.append(Phase("counts", COUNT_SHARE))
-    rest = remaining_share(learned, f'"bounds": {bounds_share:g} of budget_split leaves nothing to the training')
+    from_moments = getattr(settings, "start_steps", None) is not None
+    learned, rest = plan_facts(rows, bounds_share, relation, from_moments)
     if from_moments:
         learned += rows.encoder_phases(_MOMENT_SHARE * rest, class_norms=rows.may_have_class_norms)
         rest *= 1 - _MOMENT_SHARE
     return [*learned, settings.training.phase(label, rest)]
+
+
+def plan_facts(rows, bounds_share, relation, from_moments):
+    """Return the phases of the facts that a training needs, and the share that they leave to what follows.
+
+    With `from_moments`, the number of rows and the counts of the classes follow from the moments.
+    """
+    phases = list(rows.phases(bounds_share))
+    if not from_moments and (relation != "replace_one" or has_classes(rows)):
+        phases.append(Phase("counts", COUNT_SHARE))
+    message = f'"bounds": {bounds_share:g} of budget_split leaves nothing to the training'
+    return phases, remaining_share(phases, message)
 
 
 def has_classes(rows):

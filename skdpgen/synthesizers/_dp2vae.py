@@ -11,7 +11,6 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import UNIT_CONSTRAINTS, SubsetSGD
-from ..accounting import Phase
 from ..accounting._calibration import check_noise_of_steps
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
@@ -19,8 +18,8 @@ from ..exceptions import InvalidInputError
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._before_training import has_classes
-from ._budget import COUNT_SHARE, check_device, relative_shares, remaining_share
+from ._before_training import has_classes, plan_facts
+from ._budget import check_device, relative_shares
 from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
 
 __all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "SubsetTraining"]
@@ -187,17 +186,12 @@ def _networks(architecture):
 # ---- budget -------------------------------------------------------------------------------------------------------
 def plan_phases(rows, settings, bounds_share, relation):
     """Return the phases of a fit, in the order of their releases."""
-    learned, from_moments = list(rows.phases(bounds_share)), settings.initial_steps is not None
-    if not from_moments and (relation != "replace_one" or has_classes(rows)):
-        learned.append(Phase("counts", COUNT_SHARE))
-    rest = remaining_share(learned, f'"bounds": {bounds_share:g} of budget_split leaves nothing to the training')
+    from_moments = settings.initial_steps is not None
+    phases, rest = plan_facts(rows, bounds_share, relation, from_moments)
     moments, decoder = settings.split if from_moments else (0.0, 1.0)
     rest /= moments + decoder
-    phases = (
-        [*learned, *rows.encoder_phases(moments * rest, class_norms=rows.may_have_class_norms)]
-        if from_moments
-        else learned
-    )
+    if from_moments:
+        phases += rows.encoder_phases(moments * rest, class_norms=rows.may_have_class_norms)
     return [*phases, settings.subsets.plan().phase("decoder", decoder * rest)]
 
 
