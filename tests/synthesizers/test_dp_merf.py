@@ -136,16 +136,23 @@ def test_tables_keep_their_dependence_on_the_class(rng):
     assert np.abs(real - made).sum() / 2 < 0.12
 
 
-def test_the_shape_of_images_changes_no_release():
+def test_the_shape_of_images_changes_no_release(monkeypatch):
     X, y = load_digits(return_X_y=True)
     common = {"bounds": (0, 16), "classes": range(10), "steps": 3, "n_frequencies": 8, "random_state": 0}
-    seen = []
+    seen, released = [], []
+
+    def spied(*arguments):
+        released.append(add_gaussian(*arguments))
+        return released[-1]
+
+    monkeypatch.setattr(_dp_merf, "add_gaussian", spied)
     for shape in ({}, {"image_shape": (8, 8)}):
         with seeded_noise(5, quiet=True):
             synth = DPMERFSynthesizer(3.0, **common, **shape).fit(X, y)
         events = synth.accountant_.report()[["release", "mechanism", "noise_multiplier", "count"]].to_dict("records")
         seen.append((events, synth.row_count_, synth.class_ratio_.tolist()))
     assert seen[0] == seen[1]
+    np.testing.assert_array_equal(*released)
 
 
 @pytest.mark.parametrize("image_shape", [(8, 8), (8, 8, 1)])
@@ -171,17 +178,37 @@ def test_generators_of_images_are_trained_for_longer(monkeypatch, rng, shape, st
     assert seen == [steps]
 
 
+@pytest.mark.parametrize("side", [10, 32])
+def test_dark_images_are_found(rng, side):
+    """Images in the middle of their range are many length scales from those with few bright pixels."""
+    X = np.zeros((3000, side * side))
+    X[np.arange(3000)[:, None], rng.integers(0, side * side, (3000, 4))] = rng.uniform(0.3, 0.8, (3000, 4))
+    options = {"bounds": (0, 1), "l2_bound": 2.0, "image_shape": (side, side), "steps": 200, "n_frequencies": 100}
+    with seeded_noise(0, quiet=True):
+        synth = DPMERFSynthesizer(10.0, random_state=0, **options).fit(X)
+    drawn = synth.sample(500, random_state=0)
+    assert np.linalg.norm(drawn, axis=1).mean() < 3 * np.linalg.norm(X, axis=1).mean()
+
+
 def test_images_without_classes_are_made():
     X = load_digits().data
     synth = quietly(lambda: DPMERFSynthesizer(5.0, bounds=(0, 16), image_shape=(8, 8), steps=3, n_frequencies=8).fit(X))
     assert synth.sample(7).shape == (7, 64)
 
 
-def test_a_generator_of_images_beyond_memory_is_refused_before_the_charge():
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"image_shape": (1, 8_192), "n_components": 60_000}, "n_components"),
+        ({"hidden_layer_sizes": (65_536,)}, "hidden_layer_sizes"),
+        ({"n_frequencies": 65_536}, "n_frequencies"),
+        ({"n_frequencies": 65_536, "image_shape": (1, 8_192)}, "n_frequencies"),
+    ],
+)
+def test_features_and_generators_beyond_memory_are_refused_before_the_charge(parameters, match):
     books = skdpgen.PrivacyAccountant(10.0)
-    synth = DPMERFSynthesizer(accountant=books, image_shape=(1, 8_192), bounds=(0, 1), n_components=60_000)
-    with pytest.raises(ValueError, match="n_components"):
-        synth.fit(np.zeros((5, 8_192)))
+    with pytest.raises(ValueError, match=match):
+        DPMERFSynthesizer(accountant=books, bounds=(0, 1), **parameters).fit(np.zeros((5, 8_192)))
     assert not books.charges
 
 
