@@ -101,7 +101,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         Arrays: shape of an image, if rows are images. The generator is then convolutional. The release is the same.
     steps : int or None, default=None
         Training steps of the generator on released values; they cost no privacy. None is 1000, and 4000 with
-        `image_shape`: one to three minutes of a core for 60,000 images of 28 x 28.
+        `image_shape`: one to two minutes of a core for 60,000 images of 28 x 28.
     learning_rate : float, default=0.003
         Initial learning rate of Adam.
     unit, max_rows_per_unit
