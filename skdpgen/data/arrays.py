@@ -194,10 +194,6 @@ class ArrayRows:
                 raise InvalidInputError(
                     "classes= needs a categorical y: give y as integers or text, or leave classes= out"
                 )
-            if numeric and self.image_shape is not None:
-                raise InvalidInputError(
-                    "with image_shape=, y must be classes: give y as integers or text, or leave y out"
-                )
             self.y, self.labels = check_labels(y, len(X), numeric=numeric, classes=classes)
             if numeric:
                 X = np.column_stack([X, self.y])

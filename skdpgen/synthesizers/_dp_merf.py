@@ -30,8 +30,8 @@ from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layer
 
 __all__ = ["DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
 
-# Numbers in the generator's batch: rows times blocks times frequencies. Of images, which pass through convolutions, 200
-# in a step serve as well as 500.
+# Numbers in the generator's batch: rows times columns of a table times frequencies. Steps of 200 images are as good as
+# steps of 500, and faster.
 _BATCH_NUMBERS = 1_000_000
 _MOST_ROWS, _MOST_IMAGES = 512, 200
 _LEAST_PER_CLASS = 4
@@ -236,7 +236,10 @@ class DPMERFSynthesizer(BaseSynthesizer):
 
 
 def _check_size(settings, rows):
-    """Refuse features or a generator too large for memory; by public or the least learned numbers."""
+    """Refuse features or a generator too large for memory.
+
+    Sizes are public; where levels or classes are learned, they are the least that there may be.
+    """
     width, n_classes, _ = network_shape(rows)
     n_inputs, n_frequencies = settings.n_components + n_classes, settings.n_frequencies
     check_model_size((width + 2 * max(n_classes, 1)) * n_frequencies, n_frequencies=n_frequencies)
