@@ -85,6 +85,8 @@ class PrivacyAccountant:
 
     # Whether the phases of a fit are fixed before its noise is known, as in a search: they may not depend on it then.
     fixed_phases = False
+    # Labels of the phases of a fit that goes on, which were charged.
+    charged_labels = None
 
     def __init__(self, epsilon=None, delta=None, neighboring=None, ledger=None, *, delta_reserve=None, unit=None):
         given = {"epsilon": epsilon, "delta": delta, "neighboring": neighboring, "delta_reserve": delta_reserve}

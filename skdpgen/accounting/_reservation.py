@@ -50,7 +50,7 @@ class PhaseRecorder:
         Of the last `calibrate`.
     """
 
-    fixed_phases = True
+    fixed_phases, charged_labels = True, None
 
     def __init__(self, accountant: PrivacyAccountant):
         self.neighboring, self.delta = accountant.neighboring, accountant.delta
@@ -72,7 +72,7 @@ class CalibratedFit:
     plan : FitPlan
     """
 
-    fixed_phases = True
+    fixed_phases, charged_labels = True, None
 
     def __init__(self, plan: FitPlan):
         self.neighboring, self.delta, self._plan = plan.neighboring, plan.delta, plan

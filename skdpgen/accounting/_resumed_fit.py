@@ -68,6 +68,7 @@ class ResumedFit:
     def __init__(self, accountant, plan: FitPlan, found: FitSteps):
         self.neighboring, self.delta = accountant.neighboring, accountant.delta
         self._plan, self._found = plan, found
+        self.charged_labels = frozenset(plan.noise_multipliers)
         if plan.charge != found.charge or plan.neighboring != accountant.neighboring:
             raise LedgerError("the plan in the checkpoint is not the one that was charged")
 

@@ -18,6 +18,7 @@ from .speckles import without_speckles
 
 __all__ = [
     "MOST_NUMBERS",
+    "MOST_SUBCLUSTERS",
     "ClassLatents",
     "ClassNorms",
     "LatentSpace",
@@ -57,6 +58,7 @@ _MOST_SCALES, _EM_STEPS = 8, 300
 # A class is cut along at most so many directions, and into at most as many sub-clusters as have so many rows each for
 # every unit of noise.
 _MOST_DIRECTIONS, _ROWS_OF_SUBCLUSTER = 3, 700
+MOST_SUBCLUSTERS = 2**_MOST_DIRECTIONS
 # Share of normally distributed rows that are not clipped; rows of images have heavier tails.
 _INSIDE = 0.85
 
@@ -290,6 +292,10 @@ class LinearGenerator:
         self.location = location * width + low
         self.gain = deviation * width / np.sqrt(np.maximum(variance, 1e-300))
 
+    def unmoved(self):
+        """The generator whose rows are clipped Gaussians and nothing else."""
+        return self
+
     def draw_components(self, classes, rng, weights=None):
         """Draw the component of each row of given classes; `weights` replace those of the mixture."""
         if self.per_class == 1:
@@ -318,9 +324,10 @@ class LinearGenerator:
         """A progress bar of `sample`; where decoding is a product of matrices, there is none to see."""
         return progress_bar(total=n_rows, phase="drawing", shown=False)
 
-    def decode_clipped(self, k, latent, rng):
-        """Scaled rows of component `k` from its latents, inside the box."""
+    def decode_clipped(self, k, latent, rng, shift=0.0):
+        """Scaled rows of component `k` from its latents, inside the box; `shift` is added before they are clipped."""
         drawn = self.location[k] + self.gain[k] * (latent @ self.space.basis.T)
+        drawn += shift
         np.clip(drawn, self.low, self.high, out=drawn)
         if self.dither[k] > 0:
             drawn += self.dither[k] * rng.standard_normal(drawn.shape)

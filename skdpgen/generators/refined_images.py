@@ -252,15 +252,19 @@ class RefinedImages(LinearGenerator):
         own |= {"wavelets": space.wavelets, "moves": {"n_steps": n_steps, "rate": _RATE}}
         return cls(*_parts(generator), image_shape=space.image_shape, **own)
 
+    def unmoved(self):
+        """The generator of the images before they are moved."""
+        return LinearGenerator(*_parts(self))
+
     def bar(self, n_rows):
         """A progress bar of `sample`: moving many images takes minutes."""
         shown = n_rows >= _BAR_ROWS and shows_bars(self.progress)
         return progress_bar(total=n_rows, phase="moving images", shown=shown, unit="image")
 
-    def decode_clipped(self, k, latent, rng):
-        """Scaled rows of component `k` from its latents, inside the box."""
+    def decode_clipped(self, k, latent, rng, shift=0.0):
+        """Scaled rows of component `k` from its latents, inside the box; `shift` is added before images are moved."""
         width = self.high - self.low
-        rows = ((super().decode_clipped(k, latent, rng) - self.low) / width).astype(np.float32)
+        rows = ((super().decode_clipped(k, latent, rng, shift) - self.low) / width).astype(np.float32)
         for part in _batches(rows, _BATCH):
             rows[part] = self._moved(rows[part], int(k) // self.per_class)
         return np.clip(rows * width + self.low, self.low, self.high)

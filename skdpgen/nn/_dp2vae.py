@@ -13,13 +13,17 @@ from ._likelihoods import BernoulliLikelihood, ScaledGaussianLikelihood, TableLi
 from ._networks import mlp
 
 __all__ = [
-    "ARCHITECTURES", "AUXILIARY", "LIKELIHOODS", "check_modules", "in_patch_order", "make_decoder", "make_encoder",
+    "ARCHITECTURES", "AUXILIARY", "LIKELIHOODS", "ReleasedDecoder", "check_modules", "in_patch_order", "make_decoder",
+    "make_encoder",
 ]  # fmt: skip
 
 ARCHITECTURES = ("patches", "mlp", "conv_28", "conv_faces")
 # Sizes of the auxiliary "patches" decoder that stage 1 trains beside each encoder and discards.
 AUXILIARY = {"n_hidden": 32, "n_channels": 8}
 LIKELIHOODS = {"bernoulli": BernoulliLikelihood, "gaussian": ScaledGaussianLikelihood, "table": TableLikelihood}
+# Probabilities that columns of released Gaussians have at least and at most of being 1, and their least deviation.
+_SURE, _LEAST_DEVIATION = 0.01, 0.02
+_DENSITY = (2 * math.pi) ** -0.5
 _CHANNELS = {"conv_28": (512, 256), "conv_faces": (512, 256, 128)}  # of the paper, MNIST and CelebA
 
 
@@ -81,6 +85,56 @@ class PatchDecoder(nn.Module):
         return self.grid.join(self.patch(spread.reshape(-1, self.grid.n_patches, self.n_channels)) + self.bias)
 
 
+class ReleasedDecoder(nn.Module):
+    """Latent and label to logits of columns: a released Gaussian of the class, whose mean a network shifts.
+
+    Given latent z and class k, a column is clip(N(m, s^2), 0, 1), where m = location + z slopes + network(z, k), and
+    the logit of its mean comes out. The last layer of the network is set to zero, so that the training begins with the
+    released Gaussian itself.
+
+    Parameters
+    ----------
+    network : Module
+        (latent, one-hot class) to one number a column.
+    location : array of shape (n_components, n_columns)
+    slopes : array of shape (n_components, n_latent, n_columns)
+    deviation : array of shape (n_components, n_columns)
+        As `LeadingDirections.columns` returns them. Labels are those of the components; with one alone there are none.
+    """
+
+    def __init__(self, network, location, slopes, deviation):
+        super().__init__()
+        self.network = network
+        for name, value in (("location", location), ("slopes", slopes), ("deviation", deviation)):
+            value = torch.as_tensor(value, dtype=torch.float32)
+            self.register_buffer(name, value.flatten(0, 1) if name == "slopes" else value)
+        last = [part for part in network.modules() if isinstance(getattr(part, "weight", None), nn.Parameter)][-1]
+        for p in last.parameters(recurse=False):
+            nn.init.zeros_(p)
+
+    def forward(self, z, label):
+        given = label if label.shape[-1] else z.new_ones(*z.shape[:-1], 1)
+        of_class = (given.unsqueeze(-1) * z.unsqueeze(-2)).flatten(-2)
+        m = given @ self.location + of_class @ self.slopes + self.network(z, label)
+        mean, slope = _clipped_mean(m.detach(), (given @ self.deviation).clamp(min=_LEAST_DEVIATION))
+        mean = mean + slope * (m - m.detach())
+        return torch.logit(_SURE + (1 - 2 * _SURE) * mean)
+
+    def columns_in_order(self, order):
+        """Put the columns of the released Gaussians in another order, in place."""
+        for name in ("location", "slopes", "deviation"):
+            setattr(self, name, getattr(self, name)[:, order])
+
+
+def _clipped_mean(m, s):
+    """Mean of clip(N(m, s^2), 0, 1), and its derivative by m."""
+    low, high = -m / s, (1 - m) / s
+    below, under = torch.special.ndtr(low), torch.special.ndtr(high)
+    density = s * _DENSITY * (torch.exp(-0.5 * low * low) - torch.exp(-0.5 * high * high))
+    inside = under - below
+    return (m * inside + density + 1 - under).clamp(0.0, 1.0), inside
+
+
 class _PatchGrid:
     """Rows of images cut into patches of 4 x 4 (padded with zeros where the sides are no multiples), and back.
 
@@ -133,13 +187,16 @@ def in_patch_order(encoder, decoder, likelihood):
     order : int64 tensor of shape (n_pixels,) or None
         Index of the pixels in that order. None: these networks have no such form and are returned unchanged.
     """
-    pairs = ((encoder, PatchEncoder), (decoder, PatchDecoder), (likelihood, BernoulliLikelihood))
+    network = decoder.network if isinstance(decoder, ReleasedDecoder) else decoder
+    pairs = ((encoder, PatchEncoder), (network, PatchDecoder), (likelihood, BernoulliLikelihood))
     fits = all(isinstance(part, kind) for part, kind in pairs)
     if not fits or encoder.grid.n_patches * encoder.grid.width != math.prod(encoder.grid.shape):
         return encoder, decoder, None
     order = encoder.grid.split(torch.arange(math.prod(encoder.grid.shape))).flatten()
     encoder, decoder = copy.deepcopy(encoder), copy.deepcopy(decoder)
-    encoder.grid.ordered = decoder.grid.ordered = True
+    if isinstance(decoder, ReleasedDecoder):
+        decoder.columns_in_order(order)
+    encoder.grid.ordered = getattr(decoder, "network", decoder).grid.ordered = True
     return encoder, decoder, order
 
 

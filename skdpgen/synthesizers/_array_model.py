@@ -45,13 +45,13 @@ from ..utils.blocks import exact_product, map_blocks
 from ._image_features import refine_images
 from ._released import NetGenerator, ReleasedModel
 
-__all__ = ["ArrayModel", "fit_array_model", "release_class_norms", "release_subclusters", "subcluster_codes"]
+__all__ = ["KINDS", "ArrayModel", "fit_array_model", "release_class_norms", "release_subclusters", "subcluster_codes"]
 
 # Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
 # direction leans on where the classes lie along it.
 _MOST_COMPONENTS, _MOST_OF_IMAGES = 60, 400
 # Generators by their name in a release file.
-_KINDS = {LinearGenerator: "linear", NetGenerator: "net", RefinedImages: "refined"}
+KINDS = {LinearGenerator: "linear", NetGenerator: "net", RefinedImages: "refined"}
 
 
 class ArrayModel(ReleasedModel):
@@ -130,14 +130,14 @@ class ArrayModel(ReleasedModel):
 
     def _state(self):
         return {
-            "generator_kind": _KINDS[type(self.generator)],
+            "generator_kind": KINDS[type(self.generator)],
             "generator": self.generator.to_state(),
             "residual_variance": self.residual_variance,
         }
 
     @classmethod
     def _restore(cls, codec, state):
-        generator = {kind: made for made, kind in _KINDS.items()}[state["generator_kind"]]
+        generator = {kind: made for made, kind in KINDS.items()}[state["generator_kind"]]
         shared = (state["row_count"], state["component_weights"], state["residual_variance"])
         return cls(codec, generator.from_state(state["generator"]), *shared)
 

@@ -31,6 +31,7 @@ __all__ = [
     "moment_split",
     "paper_settings",
     "plan_moments",
+    "plan_with_cells",
     "relative_shares",
     "remaining_share",
     "resolve_parameters",
@@ -59,6 +60,9 @@ _SPLITS = {
 _REFINED_SPLIT = (0.8, 0.0, 0.2)
 # The moments of features are as important as those of the pixels.
 _FEATURES_SPLIT = (0.5, 0.0, 0.5)
+# Images whose features are released by default: on those of 8 x 8 pixels it gains nothing, and on far larger ones than
+# it was measured on (28 x 28) sampling would take long.
+_SMALLEST_SIDE, _MOST_PIXELS = 16, 1 << 14
 
 
 # ---- what a fit carries -------------------------------------------------------------------------------------------
@@ -398,11 +402,35 @@ def plan_moments(rows, model, bounds_share, accountant, calibrate, *, split=None
     calibrate : callable
         Phases -> FitPlan; charges nothing.
     """
-    plan = calibrate(moment_phases(rows, model, bounds_share, split=split))
-    wanted = rows.may_have_subclusters and not accountant.fixed_phases and model.decoder is None
+
+    def phases_of(cells):
+        return moment_phases(rows, model, bounds_share, split=split, cells=cells)
+
+    possible = rows.may_have_subclusters and model.decoder is None
+    return plan_with_cells(phases_of, accountant, calibrate) if possible else calibrate(phases_of(False))
+
+
+def plan_with_cells(phases_of, accountant, calibrate):
+    """Return the calibrated plan of a fit of images, whose classes have sub-clusters where the noise is low.
+
+    Parameters
+    ----------
+    phases_of : callable
+        Whether there is the release `cells` -> phases.
+    accountant, calibrate
+        As for `plan_moments`.
+    """
+    if accountant.charged_labels is not None:  # of a fit that goes on
+        return calibrate(phases_of("cells" in accountant.charged_labels))
+    plan = calibrate(phases_of(False))
     weight = 1 if plan.unit is None else plan.unit.weight
-    cells = wanted and weight * plan.noise_multipliers["moments"] <= _MOST_NOISE_OF_CELLS
-    return calibrate(moment_phases(rows, model, bounds_share, split=split, cells=True)) if cells else plan
+    cells = not accountant.fixed_phases and weight * plan.noise_multipliers["moments"] <= _MOST_NOISE_OF_CELLS
+    return calibrate(phases_of(True)) if cells else plan
+
+
+def suits_features(image_shape):
+    """Whether the moments of wavelet features are released by default of images of this shape; public."""
+    return min(image_shape[:2]) >= _SMALLEST_SIDE and math.prod(image_shape) <= _MOST_PIXELS
 
 
 def moment_phases(rows, model, bounds_share, *, split=None, cells=False):

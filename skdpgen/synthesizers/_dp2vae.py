@@ -10,22 +10,33 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._parameters import UNIT_CONSTRAINTS, SubsetSGD
+from .._parameters import UNIT_CONSTRAINTS, ImageFeatures, SubsetSGD
+from ..accounting import Phase
 from ..accounting._calibration import check_noise_of_steps
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
+from ..generators.gaussians import MOST_SUBCLUSTERS
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import has_classes, plan_facts
-from ._budget import check_device, relative_shares
-from ._dp2vae_model import DP2VAEModel, NetworkSettings, fit_dp2vae_model, likelihood_of, make_auxiliary, make_networks
+from ._budget import check_device, plan_with_cells, relative_shares, suits_features
+from ._dp2vae_model import (
+    DP2VAEModel,
+    NetworkSettings,
+    fit_dp2vae_model,
+    likelihood_of,
+    make_auxiliary,
+    make_networks,
+    may_cut_classes,
+    shifts_gaussians,
+)
 
 __all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "SubsetTraining"]
 
-# (moments, decoder): the decoder's steps refine what the moments initialise.
-_SPLIT = (0.5, 0.5)
+# (moments, features, decoder): the decoder's steps refine what the moments initialise.
+_SPLIT, _FEATURES_SPLIT = (0.5, 0.0, 0.5), (0.4, 0.4, 0.2)
 _DEFAULT_PER_STEP = 50
 # Names of the networks that the package has.
 ARCHITECTURES = frozenset({"auto", "patches", "mlp", "conv_28", "conv_faces"})
@@ -84,14 +95,16 @@ class DP2VAESettings:
         Of stage 2.
     initial_steps : int or None
         Steps on synthetic rows of released moments; None: no moments are released, networks are initialised at random.
-    split : tuple of two floats
-        Shares of moments and decoder.
+    split : tuple of three floats or None
+        Relative shares of moments, features and decoder; None is the default of the rows.
     device : str
     progress : bool
     max_memory : float
         GiB.
     chunks : tuple of two ints, default=(1, 1)
         Subsets at once in stage 1 and in stage 2.
+    features : ImageFeatures or None, default=None
+        Images: wavelet features whose moments are released too; None is none.
     """
 
     subsets: SubsetTraining
@@ -100,11 +113,12 @@ class DP2VAESettings:
     networks: NetworkSettings
     learning_rate: float
     initial_steps: int | None
-    split: tuple
+    split: tuple | None
     device: str
     progress: bool
     max_memory: float
     chunks: tuple = (1, 1)
+    features: ImageFeatures | None = None
 
 
 def _preset(name):
@@ -138,18 +152,20 @@ def dp2vae_settings(given, seed):
     per_step = given["subsets_per_step"]
     if per_step is None:
         per_step = min(1 if given["sampler"] == "one_of_k" else _DEFAULT_PER_STEP, given["n_subsets"])
-    split = relative_shares(given["budget_split"], ("moments", "decoder"))
-    if split is None:
-        split = _SPLIT
-    elif not from_moments:
-        raise ValueError(
-            '"moments" and "decoder" of budget_split= are used only with warm_start_steps of training=, for which '
-            "moments are released"
-        )
-    elif not 0 < sum(split) < np.inf or not 0 < 1e-6 * max(split) <= min(split):
-        raise ValueError(
-            'budget_split must have two positive shares, "moments" and "decoder", none a millionth of the other'
-        )
+    split = relative_shares(given["budget_split"], ("moments", "features", "decoder"))
+    if split is not None:
+        if not from_moments:
+            raise ValueError(
+                '"moments", "features" and "decoder" of budget_split= are used only with warm_start_steps of '
+                "training=, for which moments are released"
+            )
+        used = [split[0], split[2], *([split[1]] if split[1] else [])]
+        if not 0 < sum(split) < np.inf or not 0 < 1e-6 * max(used) <= min(used):
+            raise ValueError(
+                'budget_split must have positive shares "moments" and "decoder", and for images "features" may have '
+                "one; none may be a millionth of another"
+            )
+        split = tuple(float(share) for share in split)
     fields = (given[name] for name in ("encoder_update", "gradient_bound"))
     subsets = SubsetTraining(given["n_subsets"], given["steps"], given["sampler"], per_step, *fields)
     subsets.plan()  # refuses what cannot be drawn
@@ -161,7 +177,7 @@ def dp2vae_settings(given, seed):
         NetworkSettings(architecture, encoder, decoder, *(given[name] for name in fields), seed),
         given["learning_rate"],
         given["warm_start_steps"] if from_moments else None,
-        tuple(float(share) for share in split),
+        split,
         given["device"],
         shows_bars(given["progress"]),
         given["max_memory"],
@@ -183,15 +199,39 @@ def _networks(architecture):
     return names[0] if names else "auto", encoder, decoder
 
 
+def with_split(settings, rows):
+    """The settings with the shares of the phases, and the features of images, by public facts of the rows.
+
+    Raises
+    ------
+    ValueError
+        A share of features that are not released of such rows.
+    """
+    possible, split = shifts_gaussians(rows, settings), settings.split
+    if split is None:
+        split = _FEATURES_SPLIT if possible and suits_features(rows.image_shape) else _SPLIT
+    elif split[1] and not possible:
+        raise ValueError(
+            '"features" of budget_split= are those of images that start from released moments: give image_shape=, '
+            "and no decoder of your own"
+        )
+    return replace(settings, split=split, features=ImageFeatures() if split[1] else None)
+
+
 # ---- budget -------------------------------------------------------------------------------------------------------
-def plan_phases(rows, settings, bounds_share, relation):
-    """Return the phases of a fit, in the order of their releases."""
+def plan_phases(rows, settings, bounds_share, relation, *, cells=False):
+    """Return the phases of a fit, in the order of their releases; with sub-clusters of classes of images if `cells`."""
     from_moments = settings.initial_steps is not None
     phases, rest = plan_facts(rows, bounds_share, relation, from_moments)
-    moments, decoder = settings.split if from_moments else (0.0, 1.0)
-    rest /= moments + decoder
+    moments, features, decoder = settings.split if from_moments else (0.0, 0.0, 1.0)
+    rest /= moments + features + decoder
     if from_moments:
-        phases += rows.encoder_phases(moments * rest, class_norms=rows.may_have_class_norms)
+        pixels = moments * rest / (2 if cells else 1)
+        phases += rows.encoder_phases(pixels, class_norms=rows.may_have_class_norms)
+    if cells:
+        phases.append(Phase("cells", moments * rest / 2))
+    if features:
+        phases.append(Phase("features", features * rest))
     return [*phases, settings.subsets.plan().phase("decoder", decoder * rest)]
 
 
@@ -309,7 +349,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
     ((500, 64), (500,))
     """
 
-    _split_names = ("bounds", "moments", "decoder")
+    _split_names = ("bounds", "moments", "features", "decoder")
     _training_defaults = SubsetSGD().get_params(deep=False)
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
@@ -380,9 +420,20 @@ class DP2VAESynthesizer(BaseSynthesizer):
         X, ids = split_ids(X, self.id_column)
         rows = self._read(X, y, settings, groups)
         rows.ids = ids
+        settings = with_split(settings, rows)
         settings = replace(settings, chunks=check_networks(settings, rows))
-        phases = plan_phases(rows, settings, self._share("bounds"), self._relation(accountant))
-        plan = self._calibrate_phases(accountant, rows, phases)
+        facts = rows, settings, self._share("bounds"), self._relation(accountant)
+
+        def phases_of(cells):
+            return plan_phases(*facts, cells=cells)
+
+        def calibrate(phases):
+            return self._calibrate_phases(accountant, rows, phases)
+
+        if may_cut_classes(rows, settings):
+            plan = plan_with_cells(phases_of, accountant, calibrate)
+        else:
+            plan = calibrate(phases_of(False))
         check_noise_of_steps(plan.noise_multipliers["decoder"])
         return (rows, settings), plan
 
@@ -400,7 +451,10 @@ class DP2VAESynthesizer(BaseSynthesizer):
         return rows
 
     def _release(self, rows, settings, fit):
-        return fit_dp2vae_model(rows, settings, fit)
+        model = fit_dp2vae_model(rows, settings, fit)
+        if settings.features is not None:
+            model.leading.generator.progress = self.progress
+        return model
 
     def _public_assumptions(self, rows):
         ids = [] if rows.ids is None else ["ids: unique, say nothing of a record, and are no row numbers"]
@@ -483,6 +537,8 @@ def check_networks(settings, rows):
     else:
         n_features, exact = rows.X.shape[1], not rows.learns_classes
         n_classes = len(rows.labels.classes or (0, 1)) if has_classes(rows) else 0
+        if may_cut_classes(rows, settings):
+            n_classes *= MOST_SUBCLUSTERS
     per_column = LIKELIHOODS[likelihood_of(networks, rows)].outputs_per_column
     if per_column > 1 and networks.decoder is None and (name := networks.resolved_architecture) != "mlp":
         raise ValueError(

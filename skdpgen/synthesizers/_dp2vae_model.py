@@ -12,8 +12,11 @@ from scipy.special import expit, logsumexp
 
 from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
-from ..generators.gaussians import full_covariances
+from ..generators.gaussians import LinearGenerator
+from ..generators.leading import LeadingDirections
+from ..generators.refined_images import RefinedImages
 from ..utils.printing import listed
+from ._array_model import KINDS
 from ._before_training import release_class_counts, sizes_by_counts
 from ._frame_model import FrameModel
 from ._generator_model import training_rows
@@ -27,7 +30,6 @@ __all__ = [
     "likelihood_of",
     "make_auxiliary",
     "make_networks",
-    "rows_and_latents",
 ]
 
 # Draws of the prior that estimate the likelihood of a row; time and memory of a score grow with them.
@@ -139,14 +141,21 @@ class DP2VAEModel(ReleasedModel):
     row_count : float
     component_weights : array of shape (n_components,)
         Of classes, where the model is conditional on them, else one.
+    leading : LeadingDirections, default=None
+        Of images that start from released moments: the Gaussians whose means the decoder shifts.
     """
 
-    def __init__(self, codec, decoder, description, likelihood, n_latent, row_count, component_weights):
+    def __init__(self, codec, decoder, description, likelihood, n_latent, row_count, component_weights, leading=None):
         super().__init__(codec, row_count, component_weights)
+        self.leading = leading
+        # what networks are conditional on: classes, or the Gaussians of each
+        self.n_labels = codec.n_classes if leading is None else number_of_labels(leading, codec)
         self.decoder, self.description, self.likelihood, self.n_latent = decoder, description, likelihood, n_latent
 
     def draw(self, components, rng):
         """Scaled rows, or codes of levels, of given classes."""
+        if self.leading is not None:
+            return self.leading.sample(components, rng, self._shift)[0]
         latent = rng.standard_normal((len(components), self.n_latent)).astype(np.float32)
         starts = range(0, len(latent), CHUNK_ROWS)
         output = np.concatenate(
@@ -162,25 +171,34 @@ class DP2VAEModel(ReleasedModel):
         low, high = self.codec.box
         return low + np.clip(unit, 0.0, 1.0) * (high - low)
 
-    def _decode(self, latent, components):
-        """Output of the decoder, float32."""
+    def _decode(self, latent, components, network=None):
+        """Output of the decoder, or of a part of it, float32."""
         import torch
 
         labels = np.zeros((len(latent), 0), dtype=np.float32)
-        if self.codec.n_classes:
-            labels = np.eye(self.codec.n_classes, dtype=np.float32)[components]
+        if self.n_labels:
+            labels = np.eye(self.n_labels, dtype=np.float32)[components]
         with torch.inference_mode():
-            return self.decoder(torch.from_numpy(latent), torch.from_numpy(labels)).numpy()
+            return (network or self.decoder)(torch.from_numpy(latent), torch.from_numpy(labels)).numpy()
+
+    def _shift(self, latent, label):
+        """What the network adds to scaled images of a component."""
+        low, high = self.codec.box
+        return self._decode(latent, np.full(len(latent), label), self.decoder.network) * (high - low)
 
     def score_samples(self, X, y=None):
         """Log-likelihood of each row by latents drawn from the prior: a bound from below, on average."""
         x, classes = self._unit_rows(X, y)
         latent = np.random.default_rng(0).standard_normal((_SCORE_LATENTS, self.n_latent)).astype(np.float32)
-        n_classes = max(self.codec.n_classes, 1)
-        scores = np.empty((len(x), n_classes))
-        for k in range(n_classes):
+        n_labels, n_classes = max(self.n_labels, 1), max(self.codec.n_classes, 1)
+        scores = np.empty((len(x), n_labels))
+        for k in range(n_labels):
             output = self._decode(latent, np.full(len(latent), k)).astype(np.float64)
             scores[:, k] = logsumexp(self._log_prob(output, x), axis=1) - np.log(len(latent))
+        if n_labels > n_classes:  # several Gaussians of each class
+            weights = self.leading.generator.mixture.weights.reshape(n_classes, -1)
+            weights = np.log(np.maximum(weights / weights.sum(axis=1, keepdims=True), 1e-300))
+            scores = logsumexp(scores.reshape(len(x), n_classes, -1) + weights, axis=2)
         whole = logsumexp(scores + np.log(np.maximum(self.class_ratio, 1e-300)), axis=1)
         if classes is None or not self.codec.n_classes:
             return whole
@@ -206,11 +224,18 @@ class DP2VAEModel(ReleasedModel):
     def _state(self):
         if self.description is None:
             raise ValueError("a model with your own decoder module cannot be saved: model files hold no code")
+        network, start = self.decoder, {}
+        if self.leading is not None:
+            network = self.decoder.network
+            generator, directions = self.leading.generator, self.leading.directions
+            kind = KINDS[type(generator)]
+            start = {"generator_kind": kind, "generator": generator.to_state(), "directions": directions}
         return {
             "description": self.description,
-            "decoder": {name: p.detach().numpy().copy() for name, p in self.decoder.named_parameters()},
+            "decoder": {name: p.detach().numpy().copy() for name, p in network.named_parameters()},
             "likelihood": self.likelihood,
             "n_latent": self.n_latent,
+            **start,
         }
 
     @classmethod
@@ -225,9 +250,41 @@ class DP2VAEModel(ReleasedModel):
             described["image_shape"] = tuple(described["image_shape"])
         check_module_arrays(lambda: make_decoder(**described), state["decoder"])
         decoder = make_decoder(**described)
-        decoder.load_state_dict({name: torch.from_numpy(np.array(p)) for name, p in state["decoder"].items()})
+        parameters = {name: torch.from_numpy(np.array(p)) for name, p in state["decoder"].items()}
+        leading = None
+        if "generator" in state:
+            leading = _restore_leading(state, codec)
+            decoder = released_decoder(leading, decoder)
+            parameters = {f"network.{name}": p for name, p in parameters.items()} | dict(decoder.named_buffers())
+        decoder.load_state_dict(parameters)
         rest = (state["likelihood"], state["n_latent"], state["row_count"], state["component_weights"])
-        return cls(codec, decoder.eval(), state["description"], *rest)
+        return cls(codec, decoder.eval(), state["description"], *rest, leading)
+
+
+def _restore_leading(state, codec):
+    """The released Gaussians of a file; ValueError where they do not fit its decoder."""
+    kinds = {KINDS[kind]: kind for kind in (LinearGenerator, RefinedImages)}
+    generator = kinds[state["generator_kind"]].from_state(state["generator"])
+    directions, mixture = np.asarray(state["directions"], dtype=np.float64), generator.mixture
+    shape = (len(mixture.weights), mixture.means.shape[1], state["n_latent"])
+    n_components = max(codec.n_classes, 1) * generator.per_class
+    if directions.shape != shape or n_components != shape[0]:
+        raise ValueError("the released Gaussians do not fit the decoder")
+    if len(generator.low) != state["description"]["n_outputs"] or not np.isfinite(directions).all():
+        raise ValueError("the released Gaussians do not fit the decoder")
+    return LeadingDirections(generator, directions)
+
+
+def number_of_labels(leading, codec):
+    """Width of the one-hot labels of networks that go with released Gaussians; 0 without classes."""
+    return leading.n_components if codec.n_classes else 0
+
+
+def released_decoder(leading, network):
+    """The decoder that shifts the means of released Gaussians by a network, which is changed: it begins with none."""
+    from ..nn._dp2vae import ReleasedDecoder
+
+    return ReleasedDecoder(network, *leading.columns())
 
 
 def to_unit_box(codec, scaled):
@@ -261,28 +318,53 @@ def fit_dp2vae_model(rows, settings, fit):
     x, classes, _ = training_rows(rows, codec)
     width = x.shape[1]
     likelihood, name, n_outputs = _make_likelihood(rows, settings.networks, codec, width)
-    encoder, decoder = make_networks(settings.networks, width, codec.n_classes, n_outputs)
-    auxiliary = make_auxiliary(settings.networks, n_outputs, codec.n_classes)
+    leading, n_labels = None, codec.n_classes
+    if shifts_gaussians(rows, settings):
+        leading = LeadingDirections.of(moments.generator, settings.networks.n_components)
+        classes, n_labels = leading.nearest(x, classes), number_of_labels(leading, codec)
+    encoder, decoder = make_networks(settings.networks, width, n_labels, n_outputs)
+    auxiliary = make_auxiliary(settings.networks, n_outputs, n_labels)
+    if leading is not None:
+        auxiliary = released_decoder(leading, copy.deepcopy(decoder) if auxiliary is None else auxiliary)
+        decoder = released_decoder(leading, decoder)
     if fit.checkpoint is not None and fit.checkpoint.training is not None:
         auxiliary = _restore_networks(encoder, decoder, auxiliary, fit.checkpoint)
     else:
-        synthetic = None if moments is None else _synthetic_rows(moments, settings, fit)
-        auxiliary = initialise_networks(encoder, decoder, auxiliary, synthetic, codec.n_classes, likelihood, settings)
+        synthetic = None if moments is None else _synthetic_rows(moments, leading, settings, fit)
+        auxiliary = initialise_networks(encoder, decoder, auxiliary, synthetic, n_labels, likelihood, settings)
     networks = (encoder, decoder, auxiliary)
-    noise = _train((x, classes, rows), networks, likelihood, codec.n_classes, plan, settings, fit)
+    noise = _train((x, classes, rows), networks, likelihood, n_labels, plan, settings, fit)
     description = None
     if settings.networks.decoder is None:
         description = {
             "architecture": settings.networks.resolved_architecture,
             "n_outputs": n_outputs,
-            "n_classes": codec.n_classes,
+            "n_classes": n_labels,
             "n_latent": settings.networks.n_components,
             "image_shape": None if settings.networks.shape is None else list(settings.networks.shape),
         }
     n_latent = settings.networks.n_components
-    model = DP2VAEModel(codec, decoder.cpu().eval(), description, name, n_latent, row_count, weights)
+    model = DP2VAEModel(codec, decoder.cpu().eval(), description, name, n_latent, row_count, weights, leading)
     model.gradient_noise = noise
     return model
+
+
+def shifts_gaussians(rows, settings):
+    """Whether the decoder is that of the released Gaussians with a network that shifts their means; public.
+
+    So it is for images that start from released moments, unless the user gives a decoder.
+    """
+    networks = settings.networks
+    images = likelihood_of(networks, rows) == "bernoulli" and rows.image_shape is not None
+    return images and settings.initial_steps is not None and networks.decoder is None
+
+
+def may_cut_classes(rows, settings):
+    """Whether these Gaussians may be those of sub-clusters of the classes, which the networks are then told; public.
+
+    Your own encoder takes the labels of the classes.
+    """
+    return shifts_gaussians(rows, settings) and rows.may_have_subclusters and settings.networks.encoder is None
 
 
 def subset_plan(settings, fit):
@@ -303,7 +385,7 @@ def release_facts(rows, settings, fit):
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     if settings.initial_steps is not None:
-        return release_moments(rows, fit, settings.progress)
+        return release_moments(rows, fit, settings.progress, settings.features)
     if isinstance(rows, FrameRows):
         codec, *_ = rows.learn(noise, fit.plan.extra_delta, rng, neighboring)
         classes, n_rows = codec.codes(rows.frame)[1], len(rows.frame)
@@ -323,47 +405,19 @@ def _restore_networks(encoder, decoder, auxiliary, checkpoint):
     return auxiliary
 
 
-def _synthetic_rows(model, settings, fit):
+def _synthetic_rows(model, leading, settings, fit):
     """Rows drawn by released moments, which are free to train on: the rows, their latents or None, their classes."""
     if isinstance(model, FrameModel):
         x, drawn = draw_rows(model, fit.stream)
         return x, None, drawn
     drawn = draw_components(model, fit.stream)
-    x, latents = rows_and_latents(model.generator, drawn, settings.networks.n_components, fit.stream)
     low, high = model.codec.box
-    return (x - low) / (high - low), latents, drawn
-
-
-def rows_and_latents(generator, classes, n_latent, rng):
-    """Rows of a released generator, and the latents that gave them.
-
-    Parameters
-    ----------
-    generator : LinearGenerator
-    classes : int array of shape (n_rows,)
-    n_latent : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    x : float64 array of shape (n_rows, n_features)
-        As `LinearGenerator.sample` draws them.
-    latents : float32 array of shape (n_rows, n_latent)
-        Independent standard normals: positions along the widest directions of the row's class, widest first. What
-        lies along the others is left to chance; latents beyond the directions that there are say nothing.
-    """
-    covariances = full_covariances(generator.mixture)
-    width = covariances.shape[1]
-    components = generator.draw_components(classes, rng)
-    drawn = rng.standard_normal((len(components), max(width, n_latent)))
-    x = np.empty((len(components), len(generator.low)))
-    for k in np.unique(components):
-        values, vectors = np.linalg.eigh(covariances[k])
-        root = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1]
-        where = np.flatnonzero(components == k)
-        for part in np.array_split(where, -(-len(where) // 8192)):
-            x[part] = generator.decode_clipped(k, drawn[part, :width] @ root.T, rng)
-    return x, drawn[:, :n_latent].astype(np.float32)
+    if leading is None:
+        leading = LeadingDirections.of(model.generator, settings.networks.n_components)
+        x, latents, _ = leading.sample(drawn, fit.stream)
+        return (x - low) / (high - low), latents, drawn
+    x, latents, components = leading.unmoved().sample(drawn, fit.stream)
+    return (x - low) / (high - low), latents, components
 
 
 def initialise_networks(encoder, decoder, auxiliary, synthetic, n_classes, likelihood, settings):
@@ -380,6 +434,7 @@ def initialise_networks(encoder, decoder, auxiliary, synthetic, n_classes, likel
     likelihood : object with ``gradient(output, x)``
     settings : DP2VAESettings
     """
+    from ..nn._dp2vae import ReleasedDecoder
     from ..nn._dp2vae_training import train_on_pairs, train_together
 
     if synthetic is not None and settings.initial_steps:
@@ -390,6 +445,8 @@ def initialise_networks(encoder, decoder, auxiliary, synthetic, n_classes, likel
             "seed": settings.networks.seed, "device": settings.device,
         }  # fmt: skip
         decoders = [decoder] if auxiliary is None else [decoder, auxiliary]
+        if isinstance(decoder, ReleasedDecoder):  # which decodes these rows already
+            decoders = []
         if latents is not None:
             train_on_pairs(
                 encoder, decoders, (x, latents, codes), n_classes, likelihood, **options, progress=settings.progress

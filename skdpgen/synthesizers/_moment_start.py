@@ -28,7 +28,7 @@ _LOSS_WEIGHT, _LIKELIHOOD_BATCH, _MOST_CLASSES = 0.3, 256, 4
 _DRAWS, _DRAWN_LEVELS, _FEWEST_DRAWS = 512, 200_000, 32
 
 
-def release_moments(rows, fit, progress):
+def release_moments(rows, fit, progress, features=None):
     """Release what was not declared, and the moments of `MomentSynthesizer`.
 
     Parameters
@@ -36,6 +36,8 @@ def release_moments(rows, fit, progress):
     rows : ArrayRows or FrameRows
     fit : ChargedFit
     progress : bool
+    features : ImageFeatures, default=None
+        Images: wavelet features whose moments are released too.
 
     Returns
     -------
@@ -45,7 +47,7 @@ def release_moments(rows, fit, progress):
     moments : ArrayModel or FrameModel
         The model of the released moments.
     """
-    settings = MomentSettings(progress=progress)
+    settings = MomentSettings(progress=progress, features=features)
     if isinstance(rows, FrameRows):
         moments = fit_frame_model(rows, settings, fit)
         return moments.codec, np.maximum(moments.latent_model.class_counts, 0.0), moments

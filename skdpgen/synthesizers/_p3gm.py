@@ -5,7 +5,6 @@ The first phase, the moments, is that of `_array_model` and `_frame_model`; the 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +31,7 @@ from ._budget import (
     paper_settings,
     plan_moments,
     resolve_sampling,
+    suits_features,
 )
 from ._frame_model import fit_frame_model
 from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
@@ -55,9 +55,6 @@ _WARM_ROWS, _WARM_BATCH, _WARM_RATE, _WARM_STEPS = 20_000, 256, 1e-3, 500
 _SAMPLING, _REFINING = (0.005, 1000), (0.1, 150)
 # Step size of a network that refines, and the decay of the average of its parameters.
 _REFINING_RATE, _REFINING_DECAY = 5e-3, 0.95
-# Images whose features are released by default: on those of 8 x 8 pixels it gains nothing, and on far larger ones than
-# it was measured on (28 x 28) sampling would take long.
-_SMALLEST_SIDE, _MOST_PIXELS = 16, 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,8 +391,7 @@ def _decoder(parameters, rows):
             'decoder="features" needs image_shape=, no mixture, and with classes no prior="gaussian"'
         )
     if wanted == "auto":
-        suits = possible and min(rows.image_shape[:2]) >= _SMALLEST_SIDE and math.prod(rows.image_shape) <= _MOST_PIXELS
-        return "features" if suits else "released"
+        return "features" if possible and suits_features(rows.image_shape) else "released"
     return wanted
 
 

@@ -1,0 +1,148 @@
+"""Latents along the widest directions of each released Gaussian; what lies along the others is left to chance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..utils.blocks import exact_product
+from .gaussians import full_covariances
+
+__all__ = ["LeadingDirections"]
+
+# Rows that are decoded at a time.
+_CHUNK_ROWS = 8192
+
+
+class LeadingDirections:
+    """A `LinearGenerator` whose rows are functions of a few latents, and of chance.
+
+    Parameters
+    ----------
+    generator : LinearGenerator
+    directions : array of shape (n_components, d, n_latent)
+        Widest directions of each component in the generator's latent space, times their standard deviations, widest
+        first. Directions beyond the d that there are are zero.
+    """
+
+    def __init__(self, generator, directions):
+        self.generator, self.directions = generator, directions
+
+    @classmethod
+    def of(cls, generator, n_latent):
+        """Choose the directions: eigenvectors of the covariances, each with its largest entry positive."""
+        covariances = full_covariances(generator.mixture)
+        directions = np.zeros((*covariances.shape[:2], n_latent))
+        kept = min(n_latent, covariances.shape[1])
+        for k, covariance in enumerate(covariances):
+            values, vectors = np.linalg.eigh(covariance)
+            values, vectors = values[::-1][:kept], vectors[:, ::-1][:, :kept]
+            # an eigenvector has no sign, and that of a library may differ between machines
+            signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(kept)])
+            directions[k, :, :kept] = vectors * signs * np.sqrt(np.maximum(values, 0.0))
+        return cls(generator, directions)
+
+    @property
+    def n_latent(self):
+        """Number of latents."""
+        return self.directions.shape[2]
+
+    @property
+    def n_components(self):
+        """Number of Gaussians: those of a class are consecutive."""
+        return len(self.directions)
+
+    def nearest(self, unit_rows, classes):
+        """Component of each row: of those of its class, the one whose mean is nearest; one function of each row.
+
+        Parameters
+        ----------
+        unit_rows : array of shape (n_rows, n_features)
+            Rows whose columns are scaled from their box to [0, 1].
+        classes : int array of shape (n_rows,)
+            Negative for rows of no class, which have no component either.
+
+        Returns
+        -------
+        int array of shape (n_rows,)
+        """
+        generator, each = self.generator, self.generator.per_class
+        if each == 1:
+            return classes
+        width = np.maximum(generator.high - generator.low, 1e-300)
+        means = np.clip((generator.component_means - generator.low) / width, 0.0, 1.0)
+        offsets = (0.5 * np.square(means).sum(axis=1)).reshape(-1, each)
+        found = np.array(classes, dtype=np.int64)
+        for start in range(0, len(found), _CHUNK_ROWS):
+            part = slice(start, start + _CHUNK_ROWS)
+            of_class = np.maximum(found[part], 0)
+            along = exact_product(unit_rows[part], means.T).reshape(len(of_class), -1, each)
+            nearest = (along[np.arange(len(of_class)), of_class] - offsets[of_class]).argmax(axis=1)
+            found[part] = np.where(found[part] < 0, -1, of_class * each + nearest)
+        return found
+
+    def sample(self, classes, rng, shift=None):
+        """Draw rows of given classes, as the generator does, and the latents that gave them.
+
+        Parameters
+        ----------
+        classes : int array of shape (n_rows,)
+        rng : numpy.random.Generator
+        shift : callable, default=None
+            ``shift(latents, k)`` is added to the scaled rows of component k before they are clipped; None adds nothing.
+
+        Returns
+        -------
+        x : float64 array of shape (n_rows, n_features)
+            Scaled rows.
+        latents : float32 array of shape (n_rows, n_latent)
+            Independent standard normals.
+        components : int array of shape (n_rows,)
+        """
+        generator = self.generator
+        components = generator.draw_components(classes, rng)
+        latents = rng.standard_normal((len(components), self.n_latent)).astype(np.float32)
+        x = np.empty((len(components), len(generator.low)))
+        with generator.bar(len(x)) as bar:
+            for k in np.unique(components):
+                rest = _root(self._left_out(k))
+                where = np.flatnonzero(components == k)
+                for part in np.array_split(where, -(-len(where) // _CHUNK_ROWS)):
+                    along = latents[part] @ self.directions[k].T + rng.standard_normal((len(part), len(rest))) @ rest
+                    more = 0.0 if shift is None else shift(latents[part], int(k))
+                    x[part] = generator.decode_clipped(k, along, rng, more)
+                    bar.update(len(part))
+        return x, latents, components
+
+    def unmoved(self):
+        """The same without what a `RefinedImages` does after the rows are clipped."""
+        return LeadingDirections(self.generator.unmoved(), self.directions)
+
+    def columns(self):
+        """What a column is before it is clipped, in units of its box: a normal distribution given the latents.
+
+        Returns
+        -------
+        location : array of shape (n_components, n_features)
+        slopes : array of shape (n_components, n_latent, n_features)
+            The mean of the distribution is ``location + latent @ slopes``.
+        deviation : array of shape (n_components, n_features)
+        """
+        generator = self.generator
+        width, basis = np.maximum(generator.high - generator.low, 1e-300), generator.space.basis
+        gain = generator.gain / width
+        slopes = np.einsum("kdl,pd->klp", self.directions, basis, optimize=True) * gain[:, None, :]
+        left = np.stack([self._left_out(k) for k in range(len(self.directions))])
+        variance = np.einsum("pd,kde,pe->kp", basis, left, basis, optimize=True) * gain**2
+        variance = np.maximum(variance, 0.0) + (generator.dither[:, None] / width) ** 2
+        return (generator.location - generator.low) / width, slopes, np.sqrt(variance)
+
+    def _left_out(self, k):
+        """Covariance of component `k` without the directions of the latents."""
+        own = self.directions[k]
+        return full_covariances(self.generator.mixture)[k] - own @ own.T
+
+
+def _root(covariance):
+    """Matrix that gives standard normals, multiplied from the right, this covariance."""
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
