@@ -24,8 +24,8 @@ from skdpgen.mechanisms import Moments, exact_value
 from skdpgen.mixture import GaussianMixtureParameters
 from skdpgen.nn import _wavelets
 from skdpgen.nn._wavelets import WaveletFeatures, move_to_features, wavelet_features
-from skdpgen.synthesizers import _image_features
-from skdpgen.synthesizers._image_features import feature_moments
+from skdpgen.synthesizers import _array_model
+from skdpgen.synthesizers._array_model import feature_moments
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 
@@ -247,8 +247,8 @@ def test_second_moments_of_each_class_are_released_where_the_noise_does_not_hide
     digits, few, monkeypatch, epsilon, rows_apart, apart
 ):
     kept = {}
-    monkeypatch.setattr(_image_features, "_ROWS_APART", rows_apart)
-    monkeypatch.setattr(_image_features, "feature_moments", lambda *a, **k: kept.update(k) or feature_moments(*a, **k))
+    monkeypatch.setattr(_array_model, "_ROWS_APART", rows_apart)
+    monkeypatch.setattr(_array_model, "feature_moments", lambda *a, **k: kept.update(k) or feature_moments(*a, **k))
     with seeded_noise(1, quiet=True):
         synth = make_flat(P3GMSynthesizer, epsilon, decoder="features", **DIGITS).fit(*digits)
     assert kept["apart"] == apart
@@ -453,9 +453,8 @@ def test_auto_decides_by_public_facts(digits, few):
 
 
 def test_without_noise_nothing_hides_the_moments_of_features(digits, few, monkeypatch):
-    kept = {}
-    real = _image_features.class_latents
-    monkeypatch.setattr(_image_features, "class_latents", lambda *a: kept.setdefault("latents", real(*a)))
+    kept, real = [], _array_model.class_latents
+    monkeypatch.setattr(_array_model, "class_latents", lambda *a: kept.append(real(*a)) or kept[-1])
     with seeded_noise(1, quiet=True):
         make_flat(P3GMSynthesizer, np.inf, decoder="features", **DIGITS).fit(*digits)
-    np.testing.assert_allclose(kept["latents"].counts, np.bincount(digits[1]))
+    np.testing.assert_allclose(kept[-1].counts, np.bincount(digits[1]))
