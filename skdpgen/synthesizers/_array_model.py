@@ -19,12 +19,14 @@ from ..generators.gaussians import (
     class_weights,
     cut_directions,
     floored,
+    hides_shapes,
     image_contrast,
     normal_radius,
     scale_mixture,
+    shared_latents,
+    shrink_centers,
 )
 from ..generators.refined_images import RefinedImages, class_maps, common_map, feature_space
-from ..generators.shared_gaussians import hides_shapes, shared_latents, shrink_centers
 from ..generators.speckles import SMALLEST_SIDE
 from ..mechanisms import (
     add_gaussian,
@@ -37,8 +39,7 @@ from ..mechanisms import (
     unpack_moments,
     unpack_shared_moments,
 )
-from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
-from ..mechanisms._shared_moments import SHARED_MEAN_WEIGHT
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT, SHARED_MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
 from ..utils.blocks import exact_product, map_blocks
