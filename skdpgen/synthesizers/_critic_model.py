@@ -197,28 +197,15 @@ def fit_critic_model(rows, settings, fit):
     -------
     GeneratorModel
     """
-    from ..dpsgd._seeding import torch_seeded
     from ..nn._critics import train_by_critics
-    from ..nn._generated_rows import emphasize_classes, to_rows
-    from ..nn._generators import ConditionalGenerator
 
     codec = learn_codec(rows, fit)
     x, classes, n_levels = training_rows(rows, codec)
     counts = release_class_counts(codec, len(x), classes if codec.n_classes else None, fit, rows.unit_sizes)
     row_count, weights, _ = sizes_by_counts(counts, rows, fit)
-    basis, gains = settings.basis(), settings.gains() if n_levels is None else 1.0
-    n_outputs = x.shape[1] if basis is None else basis.shape[1]
-    training = settings.training.fitted_to(n_outputs)
+    generator, coordinates = settings.make_generator(codec, x.shape[1], n_levels)
+    training = settings.training.fitted_to(generator.n_outputs)
     plan = fit.cover(training.plan(fit.noise["gradients"], fit.plan.unit))
-    with torch_seeded(settings.seed):
-        generator = ConditionalGenerator(
-            settings.n_components,
-            codec.n_classes,
-            n_outputs,
-            n_hidden=settings.hidden_layer_sizes,
-            n_levels=n_levels,
-        )
-    emphasize_classes(generator)
     noise = train_by_critics(
         generator,
         lambda points: _make_critics(x, classes, rows, points, settings, fit.rng),
@@ -227,8 +214,7 @@ def fit_critic_model(rows, settings, fit):
         weights,
         n_rows=training.generated_rows,
         votes=training.votes(settings.seed),
-        basis=basis,
-        gains=gains,
+        **coordinates,
         label_scale=_LABEL_SCALE,
         learning_rate=settings.learning_rate,
         average=settings.average,
@@ -236,10 +222,7 @@ def fit_critic_model(rows, settings, fit):
         progress=settings.progress,
         progress_text=f"{settings.name} epsilon {fit.plan.epsilon:.3g}",
     )
-    generator = generator if n_levels is not None else to_rows(generator, basis, gains)
-    model = GeneratorModel(codec, generator.eval(), row_count, weights)
-    model.gradient_noise = noise
-    return model
+    return GeneratorModel.of_coordinates(codec, generator, row_count, weights, coordinates, noise)
 
 
 def _make_critics(x, classes, rows, points, settings, rng):

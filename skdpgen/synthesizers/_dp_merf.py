@@ -25,7 +25,7 @@ from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
 from ._budget import remaining_share
-from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes
+from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator
 from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state, level_probabilities
 
 __all__ = ["DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
@@ -469,15 +469,9 @@ def _fit_image_generator(target, features, codec, settings):
     """
     import torch
 
-    from ..dpsgd._seeding import torch_seeded
-    from ..nn._generators import ConditionalGenerator
-
     width, n_classes = features.frequencies.shape[0], codec.n_classes
-    with torch_seeded(settings.seed):
-        generator = ConditionalGenerator(
-            settings.n_components, n_classes, width, image_shape=settings.image_shape, coarse=True
-        )
-
+    shape = settings.image_shape
+    generator = make_generator(settings.n_components, n_classes, width, settings.seed, image_shape=shape, coarse=True)
     # one gain and one offset for all pixels, which become part of the last convolution
     gain, middle = (float(side.mean()) for side in _near_the_rows(codec))
 

@@ -304,9 +304,6 @@ def fit_sinkhorn_model(rows, settings, fit):
     """
     from ..dpsgd import WholeBatchPlan
     from ..dpsgd._plan import plan_of_fit
-    from ..dpsgd._seeding import torch_seeded
-    from ..nn._generated_rows import emphasize_classes, to_rows
-    from ..nn._generators import ConditionalGenerator
     from ..nn._sinkhorn import train_by_transport
 
     codec = learn_codec(rows, fit)
@@ -316,16 +313,7 @@ def fit_sinkhorn_model(rows, settings, fit):
     training = settings.training
     expected, own = max(1.0, training.sampling_rate * step_size), {"gradient_bound": training.gradient_bound}
     plan = plan_of_fit(training, fit.plan, fit.noise["training"], expected, WholeBatchPlan, **own)
-    basis, gains = settings.basis(), settings.gains() if n_levels is None else 1.0
-    with torch_seeded(settings.seed):
-        generator = ConditionalGenerator(
-            settings.n_components,
-            codec.n_classes,
-            x.shape[1] if basis is None else basis.shape[1],
-            n_hidden=settings.hidden_layer_sizes,
-            n_levels=n_levels,
-        )
-    emphasize_classes(generator)
+    generator, coordinates = settings.make_generator(codec, x.shape[1], n_levels)
     noise = train_by_transport(
         generator,
         x,
@@ -333,8 +321,7 @@ def fit_sinkhorn_model(rows, settings, fit):
         weights,
         fit.cover(plan),
         fit.rng,
-        basis=basis,
-        gains=gains,
+        **coordinates,
         units=rows.unit_codes,
         n_rows=settings.generated_rows,
         at_once=settings.steps_at_once,
@@ -346,7 +333,4 @@ def fit_sinkhorn_model(rows, settings, fit):
         progress=settings.progress,
         progress_text=f"epsilon {fit.plan.epsilon:.3g}",
     )
-    generator = generator if n_levels is not None else to_rows(generator, basis, gains)
-    model = GeneratorModel(codec, generator.eval(), row_count, weights)
-    model.gradient_noise = noise
-    return model
+    return GeneratorModel.of_coordinates(codec, generator, row_count, weights, coordinates, noise)

@@ -13,7 +13,8 @@ from ..utils.file_checks import check_size, check_whole
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 
 __all__ = [
-    "ACTIVATIONS_OF_A_PIXEL", "FREQUENCIES", "Coordinates", "GeneratorModel", "image_sizes", "training_rows",
+    "ACTIVATIONS_OF_A_PIXEL", "FREQUENCIES", "Coordinates", "GeneratorModel", "image_sizes", "make_generator",
+    "training_rows",
 ]  # fmt: skip
 
 # Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
@@ -42,6 +43,30 @@ class Coordinates:
         if (most := min(shape[:2])) < (n_frequencies or 1):
             raise ValueError(f"n_frequencies={n_frequencies} must be at most {most}, the side of an image")
         return replace(self, image_shape=shape)
+
+    def make_generator(self, codec, width, n_levels):
+        """Make the generator that is trained: a function of public and released facts alone.
+
+        Parameters
+        ----------
+        codec : ArrayCodec or FrameCodec
+        width : int
+            Columns of `training_rows`.
+        n_levels : list of int or None
+
+        Returns
+        -------
+        generator : ConditionalGenerator
+        coordinates : dict
+            The `basis` and `gains` of its outputs: see `GeneratedRows`.
+        """
+        from ..nn._generated_rows import emphasize_classes
+
+        basis, gains = self.basis(), self.gains() if n_levels is None else 1.0
+        n_outputs, sizes = width if basis is None else basis.shape[1], {"n_hidden": self.hidden_layer_sizes}
+        generator = make_generator(self.n_components, codec.n_classes, n_outputs, self.seed, n_levels=n_levels, **sizes)
+        emphasize_classes(generator)
+        return generator, {"basis": basis, "gains": gains}
 
     def basis(self):
         """Public basis of smooth images; None without images."""
@@ -76,6 +101,16 @@ class GeneratorModel(ReleasedModel):
     def __init__(self, codec, generator, row_count, component_weights):
         super().__init__(codec, row_count, component_weights)
         self.generator = generator
+
+    @classmethod
+    def of_coordinates(cls, codec, generator, row_count, component_weights, coordinates, noise):
+        """The model of a trained generator of `Coordinates`; `noise` is what the training returned of its noise."""
+        from ..nn._generated_rows import to_rows
+
+        generator = to_rows(generator, **coordinates) if generator.n_levels is None else generator
+        model = cls(codec, generator.eval(), row_count, component_weights)
+        model.gradient_noise = noise
+        return model
 
     @property
     def n_latent(self):
@@ -121,6 +156,15 @@ class GeneratorModel(ReleasedModel):
         if (generator.n_classes, generator.n_outputs) != (codec.n_classes, width):
             raise ValueError("the generator does not fit the columns that the file describes")
         return cls(codec, generator, state["row_count"], state["component_weights"])
+
+
+def make_generator(n_components, n_classes, n_outputs, seed, device=(), **sizes):
+    """Make a `ConditionalGenerator`, which these public arguments determine."""
+    from ..dpsgd._seeding import torch_seeded
+    from ..nn._generators import ConditionalGenerator
+
+    with torch_seeded(seed, device):
+        return ConditionalGenerator(n_components, n_classes, n_outputs, **sizes)
 
 
 def image_sizes(n_components, n_labels, image_shape):
