@@ -31,6 +31,8 @@ __all__ = [
     "full_covariances",
     "hides_shapes",
     "image_contrast",
+    "latent_of",
+    "latent_state",
     "match_clipped_normal",
     "normal_radius",
     "scale_mixture",
@@ -93,6 +95,26 @@ class LatentSpace:
     def decode(self, latent):
         """Scaled rows, shape (n_samples, n_features); not clipped."""
         return latent @ self.basis.T + self.center
+
+
+def latent_state(space, mixture):
+    """Return the arrays of a space and of a mixture in it, for a release file."""
+    return {
+        "center": space.center,
+        "basis": space.basis,
+        "weights": mixture.weights,
+        "means": mixture.means,
+        "covariances": mixture.covariances,
+        "covariance_type": mixture.covariance_type,
+    }
+
+
+def latent_of(state):
+    """Rebuild the space and the mixture from `latent_state`; ValueError unless the mixture is one."""
+    mixture = GaussianMixtureParameters(
+        state["weights"], state["means"], state["covariances"], state["covariance_type"]
+    )
+    return LatentSpace(state["center"], state["basis"]), check_mixture(mixture)
 
 
 class ClassLatents(NamedTuple):
@@ -430,12 +452,7 @@ class LinearGenerator:
     def to_state(self):
         """Return arrays for a release file."""
         return {
-            "center": self.space.center,
-            "basis": self.space.basis,
-            "weights": self.mixture.weights,
-            "means": self.mixture.means,
-            "covariances": self.mixture.covariances,
-            "covariance_type": self.mixture.covariance_type,
+            **latent_state(self.space, self.mixture),
             "component_means": self.component_means,
             "low": self.low,
             "high": self.high,
@@ -448,10 +465,7 @@ class LinearGenerator:
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
-        mixture = check_mixture(
-            GaussianMixtureParameters(state["weights"], state["means"], state["covariances"], state["covariance_type"])
-        )
-        space = LatentSpace(state["center"], state["basis"])
+        space, mixture = latent_of(state)
         box = (state["low"], state["high"])
         look = (state["variance_gain"], state["dither"], state.get("cells", 1))
         cleaned = state.get("cleaned")

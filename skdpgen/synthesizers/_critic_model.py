@@ -8,36 +8,36 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from .._parameters import UNIT_CONSTRAINTS
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
-from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._base import BaseSynthesizer
 from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
-from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
+from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, training_rows
 
-__all__ = ["CRITIC_CONSTRAINTS", "BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "fit_critic_model"]
+__all__ = ["BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "critic_constraints", "fit_critic_model"]
 
 # Generated rows in a step: the memory of a step grows with them.
 _MOST_GENERATED = 2**14
 # Of the one-hot class that critics see beside a row.
 _LABEL_SCALE = 10.0
-# Of the parameters that all of them have.
-CRITIC_CONSTRAINTS = {
-    **DATA_CONSTRAINTS,
-    **UNIT_CONSTRAINTS,
-    "steps": [Interval(Integral, 1, None, closed="left")],
-    "generated_rows": [Interval(Integral, 1, _MOST_GENERATED, closed="both")],
-    "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
-    "hidden_layer_sizes": ["array-like"],
-    "warm_start_steps": [Interval(Integral, 0, None, closed="left")],
-    "batch_size": [Interval(Integral, 1, MOST_UNITS, closed="both")],
-    "gradient_penalty": [Interval(Real, 0, 1e6, closed="both")],
-    "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
-    "average": [Interval(Real, 0, 1, closed="left")],
-    "image_shape": [tuple, list, None],
-    "n_frequencies": [Interval(Integral, 1, 1024, closed="both"), None],
-}
+
+
+def critic_constraints(critics):
+    """Constraints of the parameters that all of them have; `critics` is "critic" or "teacher", in their names."""
+    return {
+        **GENERATOR_CONSTRAINTS,
+        "steps": [Interval(Integral, 1, None, closed="left")],
+        "generated_rows": [Interval(Integral, 1, _MOST_GENERATED, closed="both")],
+        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "warm_start_steps": [Interval(Integral, 0, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "gradient_penalty": [Interval(Real, 0, 1e6, closed="both")],
+        f"n_{critics}s": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        f"{critics}_sizes": ["array-like"],
+        f"{critics}_steps": [Interval(Integral, 0, None, closed="left")],
+        f"{critics}_learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
+    }
 
 
 # ---- settings -----------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
 from ._budget import remaining_share
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator
-from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state, level_probabilities
+from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state
 
 __all__ = ["DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
 
@@ -345,10 +345,7 @@ class MERFModel(ReleasedModel):
         output = np.concatenate(
             [self._generate(components[i : i + CHUNK_ROWS], rng) for i in range(0, len(components), CHUNK_ROWS)]
         )
-        if self.kind == "frame":
-            return self.draw_levels(level_probabilities(output, self.codec.n_levels), rng)
-        low, high = self.codec.box
-        return low + (high - low) / (1 + np.exp(-output.astype(np.float64)))
+        return self.draw_outputs(output, rng)
 
     def _generate(self, components, rng):
         latent = rng.standard_normal((len(components), self.n_latent)).astype(np.float32)

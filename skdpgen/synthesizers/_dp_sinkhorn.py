@@ -7,14 +7,13 @@ import math
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
-from .._parameters import UNIT_CONSTRAINTS
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
-from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
+from ._base import TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 from ._budget import Training, resolve_sampling
-from ._generator_model import Coordinates, GeneratorModel, training_rows
+from ._generator_model import GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, training_rows
 
 __all__ = ["DPSinkhornSynthesizer"]
 
@@ -178,19 +177,13 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         "gradient_bound": 0.5,
     }
     _parameter_constraints = {
-        **DATA_CONSTRAINTS,
+        **GENERATOR_CONSTRAINTS,
         "training": TRAINING_CONSTRAINTS["training"],
-        **UNIT_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), None],
-        "hidden_layer_sizes": ["array-like"],
         "generated_rows": [Interval(Integral, 2, _MOST_GENERATED, closed="both")],
         "blur": [Interval(Real, 1e-6, 1e6, closed="both"), None],
         "l1_weight": [Interval(Real, 0, 1e6, closed="both")],
         "steps_at_once": [Interval(Integral, 1, _MOST_AT_ONCE, closed="both")],
-        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
-        "average": [Interval(Real, 0, 1, closed="left")],
-        "image_shape": [tuple, list, None],
-        "n_frequencies": [Interval(Integral, 1, 1024, closed="both"), None],
     }
 
     def __init__(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from numbers import Integral, Real
 
 import numpy as np
 
+from .._parameters import UNIT_CONSTRAINTS
 from ..data.arrays import check_image_shape, lowpass_basis
 from ..data.frames import FrameRows
 from ..utils.file_checks import check_size, check_whole
-from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
+from ..utils.validation import Interval
+from ._base import DATA_CONSTRAINTS
+from ._released import CHUNK_ROWS, ReleasedModel
 
 __all__ = [
-    "ACTIVATIONS_OF_A_PIXEL", "FREQUENCIES", "Coordinates", "GeneratorModel", "image_sizes", "make_generator",
-    "training_rows",
+    "ACTIVATIONS_OF_A_PIXEL", "FREQUENCIES", "GENERATOR_CONSTRAINTS", "Coordinates", "GeneratorModel", "image_sizes",
+    "make_generator", "training_rows",
 ]  # fmt: skip
 
 # Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
@@ -24,6 +28,16 @@ FREQUENCIES = 8
 _GAIN = 4.0
 # Upper bound of the activations of a generator of images for each pixel of a coarse image; 50 to 55 were measured.
 ACTIVATIONS_OF_A_PIXEL = 100
+# Of the parameters that all generators of `Coordinates` have.
+GENERATOR_CONSTRAINTS = {
+    **DATA_CONSTRAINTS,
+    **UNIT_CONSTRAINTS,
+    "hidden_layer_sizes": ["array-like"],
+    "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
+    "average": [Interval(Real, 0, 1, closed="left")],
+    "image_shape": [tuple, list, None],
+    "n_frequencies": [Interval(Integral, 1, 1024, closed="both"), None],
+}
 
 
 class Coordinates:
@@ -119,11 +133,7 @@ class GeneratorModel(ReleasedModel):
 
     def draw(self, components, rng):
         """Scaled rows, or codes of levels, of given classes."""
-        output = self._logits(np.asarray(components, dtype=np.int64), rng)
-        if self.kind == "frame":
-            return self.draw_levels(level_probabilities(output, self.codec.n_levels), rng)
-        low, high = self.codec.box
-        return low + (high - low) / (1 + np.exp(-output.astype(np.float64)))
+        return self.draw_outputs(self._logits(np.asarray(components, dtype=np.int64), rng), rng)
 
     def _logits(self, classes, rng):
         import torch

@@ -30,14 +30,12 @@ from ._budget import (
     check_device,
     moment_split,
     paper_settings,
-    plan_moments,
     resolve_sampling,
 )
 from ._frame_model import fit_frame_model
 from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
 from ._moment_start import draw_rows, model_of, train_on_rows
 from ._released import NetGenerator
-from ._synthetic_units import unit_settings
 
 __all__ = ["P3GMSynthesizer"]
 
@@ -298,11 +296,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
             sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
             training = resolve_sampling(model.decoder.training, len(rows), self._relation(accountant), **sizes)
             model = replace(model, decoder=replace(model.decoder, training=training))
-        model = replace(model, units=unit_settings(self, rows, model))
-        plan = plan_moments(
-            rows, model, self._share("bounds"), accountant,
-            lambda phases: self._calibrate_phases(accountant, rows, phases), split=split,
-        )  # fmt: skip
+        model, plan = self._plan(rows, model, accountant, split=split)
         if model.decoder is not None:
             check = _check_refinement if model.decoder.refines else _check_network
             check(model.decoder, *rows.network_shape(model.n_components))
