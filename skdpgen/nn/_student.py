@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from ._gan import ADAM_BETAS
-from ._generators import one_hot
+from ._generators import ParameterMeans, one_hot
 
 __all__ = ["train_by_votes"]
 
@@ -51,7 +51,7 @@ def train_by_votes(generator, student, teachers, release, class_ratio, *, n_rows
     shares = torch.as_tensor(np.asarray(class_ratio), dtype=torch.float64)
     parameters = [list(net.parameters()) for net in (student, generator)]
     optimizers = [torch.optim.Adam(own, lr=rate, betas=ADAM_BETAS) for own, rate in zip(parameters, _RATES)]
-    averages = [p.detach().clone() for p in parameters[1]]
+    means = ParameterMeans(generator, _AVERAGE)
     known, turn = [], 0
 
     def generate(n):
@@ -85,11 +85,5 @@ def train_by_votes(generator, student, teachers, release, class_ratio, *, n_rows
             for _ in range(_STEPS[2]):
                 step(1, student(generate(_BATCH)).mean())  # generated rows that are to pass for private ones
                 turn += 1
-                with torch.no_grad():
-                    for average, p in zip(averages, parameters[1]):
-                        average.lerp_(p, 1 - min(_AVERAGE, (1 + turn) / (10 + turn)))
-    with torch.no_grad():
-        for average, p in zip(averages, parameters[1]):
-            p.copy_(average)
-    for p in parameters[1]:
-        p.grad = None
+                means.follow(turn)
+    means.give()
