@@ -51,10 +51,10 @@ from ..utils.validation import Interval, check_row_count, is_extension, python_v
 from .frame_codec import FrameCodec
 from .labels import is_numeric_target
 from .level_groups import MOST_GROUPS, LevelProfiles, bytes_of_profiles, grouped_columns, groups_above_noise
-from .rows_per_unit import max_rows_phases
+from .rows_per_unit import max_rows_phases, row_count_phases
 from .scores import score_moments
 from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
-from .units import UnitSource, row_count_phases
+from .units import UnitSource
 
 __all__ = ["SEEN", "FrameRows", "correlation_over_noise", "plan_bins", "plan_tables", "prefers_scores"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._parameters import ImageFeatures, LatentMixture
 from ..data.frames import FrameRows
-from ..data.validation import validate_input
+from ..data.validation import check_likelihood, validate_input
 from ..exceptions import InvalidInputError
 from ..generators.gaussians import LatentSpace, LinearGenerator
 from ..generators.refined_table import RefinedTable, refinement_inputs
@@ -22,7 +22,7 @@ from ..utils.progress import shows_bars
 from ..utils.validation import StrOptions
 from ._array_model import ArrayModel, fit_array_model
 from ._base import TRAINING_CONSTRAINTS, LatentTransformerMixin
-from ._before_training import check_likelihood, encode_rows, with_labels
+from ._before_training import encode_rows, with_labels
 from ._budget import (
     MomentSettings,
     Network,

@@ -9,11 +9,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import DPSGD, UNIT_CONSTRAINTS, GroupDivergence, flat_parameters
 from ..data.frames import FrameRows
-from ..data.validation import read_vectors
+from ..data.validation import check_likelihood, read_vectors
 from ..generators.components import join_chunks
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
-from ._before_training import check_likelihood, network_shape, plan_phases
+from ._before_training import network_shape, plan_phases
 from ._vae_model import (
     VAEModel,
     check_network,
