@@ -1,4 +1,4 @@
-"""How many rows of a unit a fit uses, learned: a released quantile of the rows per unit; and how many rows there are."""
+"""Rows of units, learned: how many of each a fit uses, a released quantile; and the phase that counts all of them."""
 
 from __future__ import annotations
 
