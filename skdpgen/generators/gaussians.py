@@ -202,9 +202,7 @@ def _class_covariances(covariances, sd, share, n_components):
     """Principal components, the shrunk covariances in their space, and the variance and dither of what is left out."""
     pooled = np.tensordot(share, covariances, 1)
     pooled_variance = float(((share * sd) ** 2).sum())
-    values, vectors = np.linalg.eigh(pooled)
-    values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1][:, :n_components])
-    cleaned = clean_eigenvalues(values, pooled_variance / 2)
+    vectors, cleaned = _leading(pooled, pooled_variance, n_components)
     k = vectors.shape[1]
     # the noise on a variance is the least variance that a direction is known to have
     residual = max(float(cleaned[k:].mean()) if k < len(cleaned) else 0.0, pooled_variance**0.5, 1e-6)
@@ -212,6 +210,12 @@ def _class_covariances(covariances, sd, share, n_components):
     common = np.diag(cleaned[:k])
     own = vectors.T @ (covariances - pooled) @ vectors
     return vectors, _positive(common + _shrink(own, common, sd, share, pooled_variance)), residual, dither
+
+
+def _leading(second, variance, n_components):
+    """Leading eigenvectors, and all eigenvalues without the effect of noise of `variance` on a diagonal entry."""
+    values, vectors = np.linalg.eigh(second)
+    return np.ascontiguousarray(vectors[:, ::-1][:, :n_components]), clean_eigenvalues(values[::-1], variance / 2)
 
 
 def shrink_means(means, share, sd):
@@ -328,9 +332,7 @@ def shared_latents(moments, share, centers, noise_sd, mean_noise_sd, n_component
     shift = moments.sum / counts[:, None]
     between = np.einsum("k,ki,kj->ij", share / squares, shift, shift, optimize=True)
     means = shrink_means(centers + shift, counts / counts.sum(), mean_noise_sd / counts)
-    values, vectors = np.linalg.eigh(moments.second - between)
-    values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1][:, :n_components])
-    cleaned = clean_eigenvalues(values, noise_sd**2 / 2)
+    vectors, cleaned = _leading(moments.second - between, noise_sd**2, n_components)
     k = vectors.shape[1]
     residual = max(float(cleaned[k:].mean()) if k < len(cleaned) else float(cleaned[-1]), 1e-6)
     own = np.diag(np.maximum(cleaned[:k] - residual, 1e-3 * residual))
