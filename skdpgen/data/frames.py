@@ -45,9 +45,8 @@ from ..tabular._learning import cell_weights, joined_categories, schema_and_cand
 from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
 from ..utils.categories import family
-from ..utils.memory import physical_memory
 from ..utils.printing import listed
-from ..utils.validation import Interval, check_row_count, is_extension, python_value
+from ..utils.validation import Interval, check_row_count, is_extension, physical_memory, python_value
 from .frame_codec import FrameCodec
 from .labels import is_numeric_target
 from .level_groups import MOST_GROUPS, LevelProfiles, bytes_of_profiles, grouped_columns, groups_above_noise

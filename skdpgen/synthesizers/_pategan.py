@@ -269,8 +269,7 @@ def fit_pategan_model(rows, settings, fit):
     from ..dpsgd._subsets import assign_subsets
     from ..nn._gan import DiscriminatorModule
     from ..nn._generators import ConditionalGenerator
-    from ..nn._student import train_by_votes
-    from ..nn._teachers import Teachers, rows_by_subset
+    from ..nn._teachers import Teachers, rows_by_subset, train_by_votes
 
     codec = learn_codec(rows, fit)
     x, classes, n_levels = training_rows(rows, codec)
