@@ -13,9 +13,9 @@ import torch
 from _claims import RELATIONS, assert_sensitivity
 from _flat import make_flat
 from sklearn.datasets import load_digits
+from test_subclusters import image_rows
 
 from skdpgen import ImageFeatures, LatentMixture, P3GMSynthesizer, PrivacyAccountant, load
-from skdpgen.data.arrays import ArrayRows
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators import refined_images
 from skdpgen.generators.gaussians import ClassLatents
@@ -27,7 +27,6 @@ from skdpgen.nn._wavelets import WaveletFeatures, move_to_features, wavelet_feat
 from skdpgen.synthesizers import _array_model
 from skdpgen.synthesizers._array_model import feature_moments
 from skdpgen.testing import seeded_noise
-from skdpgen.utils.noise import make_noise_generator
 
 SHAPE, D = (4, 5), 20
 FACTS = {"bounds": (0, 16), "l2_bound": 8.0, "classes": range(10), "image_shape": (8, 8)}
@@ -55,11 +54,7 @@ def _space(radius=0.2):
 
 
 def _query(X, y, radius=0.2, apart=True):
-    public = {"bounds": (0, 1), "l2_bound": 4.0, "classes": [0, 1], "target_type": None, "image_shape": SHAPE}
-    rows = ArrayRows(np.asarray(X, dtype=np.float64), np.minimum(y, 1), on_invalid="clip", **public)
-    codec = rows.learn({}, 0.0, make_noise_generator("fast"), "add_or_remove_one", n_frequencies=3)
-    rows.codes = np.where(np.asarray(y) > 1, -1, y)  # as of a class that was not learned
-    return feature_moments(rows, codec, _space(radius), apart=apart)
+    return feature_moments(*image_rows(X, y, SHAPE), _space(radius), apart=apart)
 
 
 # ---- the features --------------------------------------------------------------------------------------------------
