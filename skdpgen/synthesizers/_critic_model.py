@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -13,7 +12,7 @@ from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import BaseSynthesizer
 from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
-from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, training_rows
+from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, n_weights, training_rows
 
 __all__ = ["BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "critic_constraints", "fit_critic_model"]
 
@@ -112,6 +111,8 @@ class BaseCriticSynthesizer(BaseSynthesizer):
     A subclass has ``_settings()``, which calls `_shared_settings`.
     """
 
+    _model_class = GeneratorModel
+
     def _shared_settings(self, training, critics, **own):
         """The `CriticSettings` of parameters; ValueError for parameters that contradict one another.
 
@@ -162,21 +163,17 @@ class BaseCriticSynthesizer(BaseSynthesizer):
     def _release(self, rows, settings, fit):
         return fit_critic_model(rows, settings, fit)
 
-    @staticmethod
-    def _model_from_state(state):
-        return GeneratorModel.from_state(state)
-
 
 def check_size(settings, rows):
     """Refuse networks and steps too large for memory; by public numbers alone."""
     width, n_labels, _ = network_shape(rows)
     sizes = (settings.n_components + n_labels, *settings.hidden_layer_sizes, width)
-    generator = sum(a * b for a, b in itertools.pairwise(sizes)) + settings.training.generated_rows * width
+    generator = n_weights(*sizes) + settings.training.generated_rows * width
     check_model_size(generator, n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])
     if settings.image_shape is not None:
         width = min(width, settings.n_frequencies**2 * (*settings.image_shape, 1)[2])
     sizes, k = (width + n_labels, *settings.critic_sizes, 1), settings.training.n_critics
-    each = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
+    each = n_weights(*sizes) + sum(sizes[1:])  # with biases
     check_model_size(4 * k * each, **{f"n_{settings.critics}s": k, f"{settings.critics}_sizes": settings.critic_sizes})
     points = 256 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
     check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=settings.batch_size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -25,7 +24,7 @@ from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
 from ._budget import remaining_share
-from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator
+from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator, n_weights
 from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state
 
 __all__ = ["DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
@@ -245,7 +244,7 @@ def _check_size(settings, rows):
     check_model_size((width + 2 * max(n_classes, 1)) * n_frequencies, n_frequencies=n_frequencies)
     if settings.image_shape is None:
         sizes = settings.hidden_layer_sizes
-        numbers = sum(a * b for a, b in itertools.pairwise((n_inputs, *sizes, width)))
+        numbers = n_weights(n_inputs, *sizes, width)
         check_model_size(numbers, n_components=settings.n_components, hidden_layer_sizes=sizes)
         return
     parameters, _, pixels = image_sizes(settings.n_components, n_classes, settings.image_shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -13,7 +12,7 @@ from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 from ._budget import Training, resolve_sampling
-from ._generator_model import GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, training_rows
+from ._generator_model import GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, n_weights, training_rows
 
 __all__ = ["DPSinkhornSynthesizer"]
 
@@ -170,6 +169,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     ((500, 64), (500,))
     """
 
+    _model_class = GeneratorModel
     _training_defaults = {
         **dict.fromkeys(("batch_size", "epochs")),
         "sampling_rate": 0.001,
@@ -248,10 +248,6 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     def _release(self, rows, settings, fit):
         return fit_sinkhorn_model(rows, settings, fit)
 
-    @staticmethod
-    def _model_from_state(state):
-        return GeneratorModel.from_state(state)
-
 
 def _settings(given, seed):
     """The settings of the parameters; ValueError for parameters that would do nothing in this combination."""
@@ -275,8 +271,7 @@ def _check_size(settings, rows):
     """Refuse a network, a basis or an update too large for memory; by public numbers alone."""
     width, n_labels, _ = network_shape(rows)
     sizes = (settings.n_components + n_labels, *settings.hidden_layer_sizes, width)
-    numbers = sum(a * b for a, b in itertools.pairwise(sizes))
-    check_model_size(numbers, n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])
+    check_model_size(n_weights(*sizes), n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])
     at_once, generated = settings.steps_at_once, settings.generated_rows
     check_model_size(4 * at_once * generated * max(sizes), generated_rows=generated, steps_at_once=at_once)
 

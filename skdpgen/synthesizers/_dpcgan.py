@@ -207,6 +207,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
     ((500, 64), (500,))
     """
 
+    _model_class = GeneratorModel
     _training_defaults = {
         **dict.fromkeys(("batch_size", "epochs")),
         "sampling_rate": 0.01,
@@ -285,10 +286,6 @@ class DPCGANSynthesizer(BaseSynthesizer):
 
     def _release(self, rows, settings, fit):
         return fit_dpcgan_model(rows, settings, fit)
-
-    @staticmethod
-    def _model_from_state(state):
-        return GeneratorModel.from_state(state)
 
 
 # ---- networks -----------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from numbers import Integral, Real
@@ -18,7 +19,7 @@ from ._released import CHUNK_ROWS, ReleasedModel
 
 __all__ = [
     "ACTIVATIONS_OF_A_PIXEL", "FREQUENCIES", "GENERATOR_CONSTRAINTS", "Coordinates", "GeneratorModel", "image_sizes",
-    "make_generator", "training_rows",
+    "make_generator", "n_weights", "training_rows",
 ]  # fmt: skip
 
 # Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
@@ -175,6 +176,11 @@ def make_generator(n_components, n_classes, n_outputs, seed, device=(), **sizes)
 
     with torch_seeded(seed, device):
         return ConditionalGenerator(n_components, n_classes, n_outputs, **sizes)
+
+
+def n_weights(*widths):
+    """Number of weights of dense layers between these widths, biases left out."""
+    return sum(a * b for a, b in itertools.pairwise(widths))
 
 
 def image_sizes(n_components, n_labels, image_shape):

@@ -81,6 +81,8 @@ class LikelihoodSynthesizer(BaseSynthesizer):
 class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
     """Base of the private variational autoencoders; a subclass has the constructor's parameters."""
 
+    _model_class = VAEModel
+
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()
         rows, relation = self._read(X, y, groups), self._relation(accountant)
@@ -121,10 +123,6 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         """
         check_is_fitted(self)
         return join_chunks(self._with_keys([self.model_.reconstruct(self._rows_like_fit(X), y, self._sampling_stream)]))
-
-    @staticmethod
-    def _model_from_state(state):
-        return VAEModel.from_state(state)
 
 
 def _default_start(is_frame):
