@@ -1,4 +1,4 @@
-"""The released model of the synthesizers that release a conditional generator, and the rows that train it."""
+"""Conditional generators of synthesizers: how they are made, the rows that train them, and their released model."""
 
 from __future__ import annotations
 
@@ -77,17 +77,14 @@ class Coordinates:
         """
         from ..nn._generated_rows import emphasize_classes
 
-        basis, gains = self.basis(), self.gains() if n_levels is None else 1.0
-        n_outputs, sizes = width if basis is None else basis.shape[1], {"n_hidden": self.hidden_layer_sizes}
-        generator = make_generator(self.n_components, codec.n_classes, n_outputs, self.seed, n_levels=n_levels, **sizes)
+        basis = None if self.image_shape is None else lowpass_basis(self.image_shape, self.n_frequencies)
+        n_outputs = width if basis is None else basis.shape[1]
+        layers = {"n_hidden": self.hidden_layer_sizes, "n_levels": n_levels}
+        generator = make_generator(self.n_components, codec.n_classes, n_outputs, self.seed, **layers)
         emphasize_classes(generator)
-        return generator, {"basis": basis, "gains": gains}
+        return generator, {"basis": basis, "gains": self._gains() if n_levels is None else 1.0}
 
-    def basis(self):
-        """Public basis of smooth images; None without images."""
-        return None if self.image_shape is None else lowpass_basis(self.image_shape, self.n_frequencies)
-
-    def gains(self):
+    def _gains(self):
         """Public factors of the generator's outputs, for log-odds of pixels as large as those of images.
 
         The coordinates of images fall with their frequency, and the lowest ones sum over all pixels.
