@@ -20,7 +20,7 @@ from skdpgen.accounting import Phase
 from skdpgen.data import frames as _frames
 from skdpgen.dpsgd import GradientNoise
 from skdpgen.mechanisms import add_gaussian, histogram, release_names
-from skdpgen.synthesizers import _image_features
+from skdpgen.synthesizers import _array_model
 from skdpgen.testing import check_noninterference
 from skdpgen.testing._replay import difference, facts
 from skdpgen.utils.noise import NoiseGenerator
@@ -43,7 +43,7 @@ def test_the_exact_row_count_does_not_decide_which_moments_of_features_are_relea
     case = CASES["images, features"]
     many, few, _ = KINDS[case.kind]((450, 30))
     noise = case.estimator.plan(*many).noise_multipliers["features"]
-    with patch.object(_image_features, "_ROWS_APART", 50 / noise):  # rows of a class, of which there are at most five
+    with patch.object(_array_model, "_ROWS_APART", 50 / noise):  # rows of a class, of which there are at most five
         assert len(few[0]) < 50 < 5 * 50 < len(many[0])
         case.check()
 

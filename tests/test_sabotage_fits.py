@@ -38,7 +38,7 @@ from skdpgen.generators import refined_images
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em
 from skdpgen.nn import DPNet, _wavelets
-from skdpgen.synthesizers import _array_model, _frame_model, _image_features, _p3gm
+from skdpgen.synthesizers import _array_model, _frame_model, _p3gm
 from skdpgen.tabular import _learning as learning
 
 LEARNING = ["mixture by class", "arrays", "frame"]
@@ -241,7 +241,7 @@ MUTANTS = [
         "noise multiplier of features below the charge",
         _ledger("arrays, features"),
         (
-            _image_features.refine_images,
+            _array_model.refine_images,
             ("add_gaussian($query, $noise, $rest)", "add_gaussian($query, 0.9 * $noise, $rest)"),
         ),
     ),
@@ -249,7 +249,7 @@ MUTANTS = [
         "features clipped where no row is",
         FEATURES,
         (
-            _image_features.feature_moments,
+            _array_model.feature_moments,
             ("$query($rest, l2_bound=$radius)", "$query($rest, l2_bound=100 * $radius)"),
         ),
     ),
@@ -296,17 +296,17 @@ MUTANTS = [
     (
         "the exact row count decides which moments of features are released",
         [FEATURES_APART],
-        (_image_features.refine_images, ("$4 >= $least", "len($1) >= $least")),
+        (_array_model.refine_images, ("$4 >= $least", "len($1) >= $least")),
     ),
     (
         "features less their mean over the rows",
         [FEATURES_JOINED],
-        (_image_features.feature_moments, ("$space.encode($scaled)", "$space.encode($scaled) - $scaled.mean()")),
+        (_array_model.feature_moments, ("$space.encode($scaled)", "$space.encode($scaled) - $scaled.mean()")),
     ),
     (
         "rows kept with the features of images",
         _kept("arrays, features"),
-        (_image_features.refine_images, ("$start", "$2.__dict__['rows'] = $1")),
+        (_array_model.refine_images, ("$start", "$2.__dict__['rows'] = $1")),
     ),
     (
         "cells cut at the mean of the rows",

@@ -10,8 +10,7 @@ from _noninterference import noninterference
 from _sabotage import Claim, after, assert_caught, mutant_ids
 
 from skdpgen.mechanisms import count_votes
-from skdpgen.nn._student import train_by_votes
-from skdpgen.nn._teachers import Teachers, rows_by_subset
+from skdpgen.nn._teachers import Teachers, rows_by_subset, train_by_votes
 from skdpgen.synthesizers import _pategan
 from skdpgen.synthesizers._before_training import sizes_by_counts
 

@@ -357,15 +357,8 @@ class PrivacyAccountant:
         past = self._ledger.totals(self._filter)
         if math.isinf(self.epsilon):
             return calibrate(phases, math.inf if epsilon is None else epsilon, delta, **terms)
-        entries = self._ledger.read(self._filter) if past.planned else []
-        planned = [entry.charge for entry in entries if entry.status == "planned" and entry.charge.label == label]
-        if epsilon is not None:
-            # plans with thresholds for one with thresholds, and first the delta that it would have by itself
-            found = {charge.extra_delta for charge in planned if (charge.extra_delta > 0) == (extra > 0)}
-            for known in sorted((one for one in found if one < delta), key=lambda one: (one != extra, one)):
-                plan = calibrate(phases, check_epsilon(epsilon), delta, **{**terms, "extra_delta": known})
-                if plan.charge in planned:
-                    return plan
+        if epsilon is not None and past.planned and (plan := self._planned_before(phases, epsilon, delta, terms)):
+            return plan
         if past and extra > 0:
             terms["extra_delta"] = extra = min(extra, self._filter.thresholds_left(past) / 2) or extra
         if epsilon is not None:
@@ -393,6 +386,19 @@ class PrivacyAccountant:
                 )
         mu = scale_for_rdp(phases, rdp * (1 - 1e-9), self.alpha, self.neighboring)
         return self._alone(make_plan(phases, mu, epsilon=self.epsilon, delta=delta, **terms), delta)
+
+    def _planned_before(self, phases, epsilon: float, delta: float, terms: dict) -> FitPlan | None:
+        """Return the plan of these phases that the ledger holds as planned, if there is one."""
+        extra, label = terms["extra_delta"], terms["label"]
+        entries = self._ledger.read(self._filter)
+        planned = [entry.charge for entry in entries if entry.status == "planned" and entry.charge.label == label]
+        # plans with thresholds for one with thresholds, and first the delta that it would have by itself
+        found = {charge.extra_delta for charge in planned if (charge.extra_delta > 0) == (extra > 0)}
+        for known in sorted((one for one in found if one < delta), key=lambda one: (one != extra, one)):
+            plan = calibrate(phases, check_epsilon(epsilon), delta, **{**terms, "extra_delta": known})
+            if plan.charge in planned:
+                return plan
+        return None
 
     def _alone(self, plan: FitPlan, delta: float) -> FitPlan:
         """Return the plan with the epsilon that it costs alone at `delta`."""

@@ -184,6 +184,32 @@ def _largest_scale(cost: Callable[[float, str], float], target: float, start: fl
     `cost(scale, resolution)` is the epsilon, and increases with scale. At most four are computed at the final
     resolution; of those within the target the largest is returned.
     """
+    t, slope = _coarse_scale(cost, target, start)
+    # epsilon at the final resolution is a little lower everywhere: follow the slope, then the secant
+    best, upper, last = -math.inf, math.inf, None
+    for _ in range(_MOST_FINE):
+        value = math.log(max(cost(math.exp(t), FINE), 1e-300) / target)
+        if value <= 0:
+            best = max(best, t)
+            if value >= -_ACCEPT * 0.9:
+                break
+        else:
+            upper = min(upper, t)
+        if last is not None and abs(t - last[0]) > 1e-6:
+            slope = min(max((value - last[1]) / (t - last[0]), slope / 3), 3 * slope)
+        last = (t, value)
+        t += (-_AIM - value) / slope
+        if math.isfinite(best) and math.isfinite(upper) and not best < t < upper:
+            t = (best + upper) / 2
+    while best == -math.inf:  # not reached in practice; the result is never above the target all the same
+        t -= 0.01
+        if cost(math.exp(t), FINE) <= target:
+            best = t
+    return math.exp(best)
+
+
+def _coarse_scale(cost: Callable[[float, str], float], target: float, start: float) -> tuple[float, float]:
+    """Find the logarithm of the scale whose epsilon at the coarse resolution is `target`, and the slope there."""
     logs: dict[float, float] = {}
 
     def coarse(t):
@@ -215,28 +241,7 @@ def _largest_scale(cost: Callable[[float, str], float], target: float, start: fl
             high, f_high, f_low = t, value, f_low / 2
         else:
             low, f_low, f_high = t, value, f_high / 2
-    slope = _slope(logs, t)
-    # epsilon at the final resolution is a little lower everywhere: follow the slope, then the secant
-    best, upper, last = -math.inf, math.inf, None
-    for _ in range(_MOST_FINE):
-        value = math.log(max(cost(math.exp(t), FINE), 1e-300) / target)
-        if value <= 0:
-            best = max(best, t)
-            if value >= -_ACCEPT * 0.9:
-                break
-        else:
-            upper = min(upper, t)
-        if last is not None and abs(t - last[0]) > 1e-6:
-            slope = min(max((value - last[1]) / (t - last[0]), slope / 3), 3 * slope)
-        last = (t, value)
-        t += (-_AIM - value) / slope
-        if math.isfinite(best) and math.isfinite(upper) and not best < t < upper:
-            t = (best + upper) / 2
-    while best == -math.inf:  # not reached in practice; the result is never above the target all the same
-        t -= 0.01
-        if cost(math.exp(t), FINE) <= target:
-            best = t
-    return math.exp(best)
+    return t, _slope(logs, t)
 
 
 def _slope(logs: dict[float, float], t: float) -> float:

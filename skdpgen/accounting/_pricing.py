@@ -359,10 +359,7 @@ def epsilon_of(combined: Combined | None, delta: float, neighboring: str, resolu
     epsilon = float(rough.get_epsilon_for_delta(delta))
     if resolution == COARSE or not 0 < epsilon < math.inf:
         return epsilon
-    interval = _fine_interval(combined, neighboring, epsilon, _order(rough, epsilon))
-    while _too_long(combined, neighboring, interval):
-        interval *= 2
-    return float(_distribution(combined, neighboring, interval, tail).get_epsilon_for_delta(delta))
+    return float(_fine_distribution(combined, neighboring, epsilon, rough, tail).get_epsilon_for_delta(delta))
 
 
 @lru_cache(maxsize=4096)
@@ -378,10 +375,16 @@ def _delta_of(combined: Combined | None, epsilon: float, neighboring: str) -> fl
     rough = _distribution(combined, neighboring, _coarse_interval(combined, neighboring), 50.0)
     if not 0 < epsilon < math.inf:
         return min(1.0, float(rough.get_delta_for_epsilon(epsilon)))
+    fine = _fine_distribution(combined, neighboring, epsilon, rough, 50.0)
+    return min(1.0, float(fine.get_delta_for_epsilon(epsilon)))
+
+
+def _fine_distribution(combined, neighboring, epsilon, rough, tail):
+    """The distribution at the final resolution, about an epsilon that the rough one gives."""
     interval = _fine_interval(combined, neighboring, epsilon, _order(rough, epsilon))
     while _too_long(combined, neighboring, interval):
         interval *= 2
-    return min(1.0, float(_distribution(combined, neighboring, interval, 50.0).get_delta_for_epsilon(epsilon)))
+    return _distribution(combined, neighboring, interval, tail)
 
 
 # ---- limit of the work of a file ----------------------------------------------------------------

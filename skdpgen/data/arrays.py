@@ -21,9 +21,9 @@ from ..utils.file_checks import check_size, check_whole
 from ..utils.printing import listed
 from ..utils.validation import as_sizes
 from .labels import Labels, check_labels, class_for_all, is_numeric_target, label_codes, learn_classes
-from .rows_per_unit import max_rows_phases
+from .rows_per_unit import max_rows_phases, row_count_phases
 from .scaling import RowScaling, check_bounds, check_inside, learn_scaling, scaling_phases
-from .units import keep_rows, n_rows_of_units, row_count_phases
+from .units import keep_rows, n_rows_of_units
 
 __all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "lowpass_basis", "point_out_images"]
 

@@ -45,16 +45,15 @@ from ..tabular._learning import cell_weights, joined_categories, schema_and_cand
 from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
 from ..utils.categories import family
-from ..utils.memory import physical_memory
 from ..utils.printing import listed
-from ..utils.validation import Interval, check_row_count, is_extension, python_value
+from ..utils.validation import Interval, check_row_count, is_extension, physical_memory, python_value
 from .frame_codec import FrameCodec
 from .labels import is_numeric_target
 from .level_groups import MOST_GROUPS, LevelProfiles, bytes_of_profiles, grouped_columns, groups_above_noise
-from .rows_per_unit import max_rows_phases
+from .rows_per_unit import max_rows_phases, row_count_phases
 from .scores import score_moments
 from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
-from .units import UnitSource, row_count_phases
+from .units import UnitSource
 
 __all__ = ["SEEN", "FrameRows", "correlation_over_noise", "plan_bins", "plan_tables", "prefers_scores"]
 

@@ -1,4 +1,4 @@
-"""How many rows of a unit a fit uses, learned: a released quantile of the rows per unit."""
+"""Rows of units, learned: how many of each a fit uses, a released quantile; and the phase that counts all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..accounting import Phase
 from ..exceptions import UtilityWarning
 from ..mechanisms import add_gaussian, histogram_of_units
 
-__all__ = ["LABEL", "OpenUnit", "max_rows_phases", "release_max_rows", "settle_ids"]
+__all__ = ["LABEL", "OpenUnit", "max_rows_phases", "release_max_rows", "row_count_phases", "settle_ids"]
 
 # Numbers that may be chosen; public.
 _CHOICES = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
@@ -26,6 +26,8 @@ _QUANTILES = {"rows": 0.8, "units": 0.95}
 _SURE = 2.0
 # What a plan assumes of the number that the fit will learn.
 _ASSUMED = 5
+# Part of the share of a learned fact that counts the rows, where units count 1.
+_ROW_COUNT_SHARE = 0.2
 LABEL = "unit_rows"
 
 
@@ -50,6 +52,11 @@ class OpenUnit(BoundedUnit):
 def max_rows_phases(unit, share):
     """Return the phase that learns how many rows of a unit are used; none where that is declared."""
     return [Phase(LABEL, _SHARE * share)] if isinstance(unit, OpenUnit) else []
+
+
+def row_count_phases(unit, share):
+    """Return the phase that counts the rows, where the other sums count units; none where they count rows."""
+    return [Phase("row_count", _ROW_COUNT_SHARE * share)] if unit is not None and unit.weighting == "units" else []
 
 
 def release_max_rows(rows, noise_multiplier, rng, relation):

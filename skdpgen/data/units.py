@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from .._types import BoundedUnit
-from ..accounting import Phase
 from ..exceptions import InvalidInputError
 from ..mechanisms import total
 from ..utils.categories import kinds
@@ -29,19 +28,11 @@ __all__ = [
     "n_rows_of_units",
     "read_groups",
     "read_ids",
-    "row_count_phases",
     "take_groups",
 ]
 
-# Part of the share of a learned fact that counts the rows, where units count 1.
-_ROW_COUNT_SHARE = 0.2
 # Weyl constant and multipliers of the finaliser of splitmix64.
 _GOLDEN, _FIRST, _SECOND = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-
-
-def row_count_phases(unit, share):
-    """Return the phase that counts the rows, where the other sums count units; none where they count rows."""
-    return [Phase("row_count", _ROW_COUNT_SHARE * share)] if unit is not None and unit.weighting == "units" else []
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,15 @@ from .scaling import check_bounds
 from .sources import open_source
 from .units import read_groups
 
-__all__ = ["columns_of", "public_assumptions", "read_vectors", "refuse_given", "validate_input", "without_unit"]
+__all__ = [
+    "check_likelihood",
+    "columns_of",
+    "public_assumptions",
+    "read_vectors",
+    "refuse_given",
+    "validate_input",
+    "without_unit",
+]
 
 
 def validate_input(estimator, X, y, groups=None, *, conditional=True, images=True):
@@ -173,6 +181,17 @@ def refuse_given(estimator, names, why):
     if refused:
         named = ", ".join(f"{name}=" for name in refused)
         raise InvalidInputError(f"leave out {named}, which {'is' if len(refused) == 1 else 'are'} {why}")
+
+
+def check_likelihood(likelihood, rows):
+    """Refuse, by what is public, a likelihood that these rows do not have."""
+    if isinstance(rows, FrameRows):
+        if likelihood != "auto":
+            raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
+        return
+    lowest = None if rows.bounds is None else rows.bounds[0]
+    if likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
+        raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
 
 
 def public_assumptions(estimator, rows):

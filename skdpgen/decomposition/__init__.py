@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ._dp_pca import DPPCA
-from ._principal_components import PrincipalComponents, principal_components
+from ._dp_pca import DPPCA, PrincipalComponents, principal_components
 
 __all__ = ["DPPCA", "PrincipalComponents", "principal_components"]

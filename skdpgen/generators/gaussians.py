@@ -30,10 +30,15 @@ __all__ = [
     "cut_directions",
     "floored",
     "full_covariances",
+    "hides_shapes",
     "image_contrast",
+    "latent_of",
+    "latent_state",
     "match_clipped_normal",
     "normal_radius",
     "scale_mixture",
+    "shared_latents",
+    "shrink_centers",
     "shrink_means",
 ]
 
@@ -42,6 +47,13 @@ MOST_NUMBERS = 1 << 24
 _SMALLEST_VARIANCE = 1e-9
 # Rows that are decoded at a time.
 _CHUNK_ROWS = 8192
+
+# Columns from which second moments are most of what is released, and noise most of what they hold.
+_WIDE = 100
+# Noise in the second moments of a class of average size, as a share of their trace, above which the shapes of classes
+# are not distinguished. At epsilon 1, tables of 617 (.044) and 784 columns (.049) are then modelled better; one of 178
+# columns (.016), whose classes differ most in their covariances, keeps a covariance of each class.
+_HIDDEN = 0.03
 
 # Share of the rows of a class that its bound leaves unclipped. The noise falls with the square of the bound. The norm
 # distribution corrects the second moments for the clipping; nothing corrects the means.
@@ -85,6 +97,26 @@ class LatentSpace:
     def decode(self, latent):
         """Scaled rows, shape (n_samples, n_features); not clipped."""
         return latent @ self.basis.T + self.center
+
+
+def latent_state(space, mixture):
+    """Return the arrays of a space and of a mixture in it, for a release file."""
+    return {
+        "center": space.center,
+        "basis": space.basis,
+        "weights": mixture.weights,
+        "means": mixture.means,
+        "covariances": mixture.covariances,
+        "covariance_type": mixture.covariance_type,
+    }
+
+
+def latent_of(state):
+    """Rebuild the space and the mixture from `latent_state`; ValueError unless the mixture is one."""
+    mixture = GaussianMixtureParameters(
+        state["weights"], state["means"], state["covariances"], state["covariance_type"]
+    )
+    return LatentSpace(state["center"], state["basis"]), check_mixture(mixture)
 
 
 class ClassLatents(NamedTuple):
@@ -172,9 +204,7 @@ def _class_covariances(covariances, sd, share, n_components):
     """Principal components, the shrunk covariances in their space, and the variance and dither of what is left out."""
     pooled = np.tensordot(share, covariances, 1)
     pooled_variance = float(((share * sd) ** 2).sum())
-    values, vectors = np.linalg.eigh(pooled)
-    values, vectors = values[::-1], np.ascontiguousarray(vectors[:, ::-1][:, :n_components])
-    cleaned = clean_eigenvalues(values, pooled_variance / 2)
+    vectors, cleaned = _leading(pooled, pooled_variance, n_components)
     k = vectors.shape[1]
     # the noise on a variance is the least variance that a direction is known to have
     residual = max(float(cleaned[k:].mean()) if k < len(cleaned) else 0.0, pooled_variance**0.5, 1e-6)
@@ -182,6 +212,12 @@ def _class_covariances(covariances, sd, share, n_components):
     common = np.diag(cleaned[:k])
     own = vectors.T @ (covariances - pooled) @ vectors
     return vectors, _positive(common + _shrink(own, common, sd, share, pooled_variance)), residual, dither
+
+
+def _leading(second, variance, n_components):
+    """Leading eigenvectors, and all eigenvalues without the effect of noise of `variance` on a diagonal entry."""
+    values, vectors = np.linalg.eigh(second)
+    return np.ascontiguousarray(vectors[:, ::-1][:, :n_components]), clean_eigenvalues(values[::-1], variance / 2)
 
 
 def shrink_means(means, share, sd):
@@ -228,6 +264,91 @@ def _positive(covariances):
     return (vectors * np.maximum(values, floor)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
 
 
+# ---- one common shape of all classes, for wide rows --------------------------------------------------------------
+def hides_shapes(row_count, n_classes, d, noise_of_rows):
+    """Whether the noise would hide how the covariances of classes differ: then one is released for all of them.
+
+    The largest eigenvalue of the noise in the second moments of a class is about `noise_of_rows` times sqrt(2 d), where
+    a row adds at most 1 to their trace.
+
+    Parameters
+    ----------
+    row_count : float
+        Released.
+    n_classes, d : int
+        Public or released: numbers of classes and of columns.
+    noise_of_rows : float
+        Standard deviation of the noise, relative to what a row adds.
+    """
+    of_class = max(row_count, 1.0) / n_classes
+    return n_classes > 1 and d >= _WIDE and noise_of_rows * math.sqrt(2 * d) > _HIDDEN * of_class
+
+
+def shrink_centers(centers, counts, noise_sd):
+    """Shrink noisy class means to the mean of all rows, each by the part of its distance from it that is noise.
+
+    Rows are then nearer to the center of their class where its noise is longer than its distance from the others.
+
+    Parameters
+    ----------
+    centers : array of shape (n_classes, d)
+    counts : array of shape (n_classes,)
+        Positive.
+    noise_sd : float
+        Standard deviation of the noise on an entry of a sum.
+    """
+    mean = counts @ centers / counts.sum()
+    gap = centers - mean
+    noise = centers.shape[1] * np.square(noise_sd / counts)
+    kept = np.clip(1 - noise / np.maximum(np.square(gap).sum(axis=1), 1e-300), 0.0, 1.0)
+    return mean + kept[:, None] * gap
+
+
+def shared_latents(moments, share, centers, noise_sd, mean_noise_sd, n_components, squares):
+    """Compute principal components and class Gaussians that differ in mean and mean square alone.
+
+    Parameters
+    ----------
+    moments : Moments
+        Released: `count` (at least 1) and `sum` of each class, about its center; `second` of shape (d, d), the mean of
+        x x^T over all rows, each divided by the root mean square of its class.
+    share : array of shape (n_classes,)
+        Part of each class in `second`; sums to 1.
+    centers : array of shape (n_classes, d)
+        Released.
+    noise_sd : float
+        Standard deviation of the noise on a diagonal entry of ``moments.second``; off the diagonal it is smaller by
+        sqrt(2).
+    mean_noise_sd : array of shape (n_classes,)
+        Standard deviation of the noise on an entry of ``moments.sum``.
+    n_components : int
+    squares : array of shape (n_classes,)
+        Released mean square distance of the rows of each class from its center.
+
+    Returns
+    -------
+    ClassLatents
+        Every direction has the variance that is left over: `dither`, which the components are drawn in addition to.
+    """
+    counts = moments.count
+    shift = moments.sum / counts[:, None]
+    between = np.einsum("k,ki,kj->ij", share / squares, shift, shift, optimize=True)
+    means = shrink_means(centers + shift, counts / counts.sum(), mean_noise_sd / counts)
+    vectors, cleaned = _leading(moments.second - between, noise_sd**2, n_components)
+    k = vectors.shape[1]
+    residual = max(float(cleaned[k:].mean()) if k < len(cleaned) else float(cleaned[-1]), 1e-6)
+    own = np.diag(np.maximum(cleaned[:k] - residual, 1e-3 * residual))
+    weights = counts / counts.sum()
+    mean = weights @ means
+    # distances from the center of the class are longer than those from its mean
+    apart = np.maximum(np.square(shift).sum(axis=1) - shift.shape[1] * np.square(mean_noise_sd / counts), 0.0)
+    within = np.maximum(squares - apart, 0.2 * squares)
+    covariances = (within / max(float(cleaned.sum()), 1e-6))[:, None, None] * own
+    mixture = GaussianMixtureParameters(weights, (means - mean) @ vectors, covariances, "full")
+    return ClassLatents(counts, means, mean, vectors, mixture, residual, residual**0.5)
+
+
+# ---- the linear decoder ------------------------------------------------------------------------------------------
 def column_variances(space, mixture):
     """Variance of each scaled column in each component, shape (n_components, n_features)."""
     return np.einsum("dk,mkl,dl->md", space.basis, full_covariances(mixture), space.basis, optimize=True)
@@ -340,12 +461,7 @@ class LinearGenerator:
     def to_state(self):
         """Return arrays for a release file."""
         return {
-            "center": self.space.center,
-            "basis": self.space.basis,
-            "weights": self.mixture.weights,
-            "means": self.mixture.means,
-            "covariances": self.mixture.covariances,
-            "covariance_type": self.mixture.covariance_type,
+            **latent_state(self.space, self.mixture),
             "component_means": self.component_means,
             "low": self.low,
             "high": self.high,
@@ -358,10 +474,7 @@ class LinearGenerator:
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
-        mixture = check_mixture(
-            GaussianMixtureParameters(state["weights"], state["means"], state["covariances"], state["covariance_type"])
-        )
-        space = LatentSpace(state["center"], state["basis"])
+        space, mixture = latent_of(state)
         box = (state["low"], state["high"])
         look = (state["variance_gain"], state["dither"], state.get("cells", 1))
         cleaned = state.get("cleaned")

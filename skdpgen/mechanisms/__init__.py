@@ -30,9 +30,21 @@ from ._moments import (
     moments,
     nearest_centers,
     second_moments,
+    shared_moments,
     unpack_moments,
+    unpack_shared_moments,
 )
-from ._one_hot import ResidualPlan, one_hot_moments, residual_plan, unpack_one_hot_moments
+from ._one_hot import (
+    ResidualPlan,
+    likeness,
+    one_hot_moments,
+    residual_plan,
+    size_starts,
+    unit_pairs,
+    unit_plan,
+    unit_tables,
+    unpack_one_hot_moments,
+)
 from ._selection import (
     octave_ranges,
     outermost_bins,
@@ -41,9 +53,7 @@ from ._selection import (
     select_above,
     selection_threshold,
 )
-from ._shared_moments import shared_moments, unpack_shared_moments
 from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
-from ._unit_tables import likeness, size_starts, unit_pairs, unit_plan, unit_tables
 
 __all__ = [
     "CLUSTER_COUNT_WEIGHT",

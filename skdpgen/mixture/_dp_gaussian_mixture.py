@@ -18,9 +18,9 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
 from ..data.labels import class_labels, declared_codes, label_codes, learn_classes, sorted_classes
-from ..data.rows_per_unit import OpenUnit, max_rows_phases, settle_ids
+from ..data.rows_per_unit import OpenUnit, max_rows_phases, row_count_phases, settle_ids
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
-from ..data.units import draw_key, keep_rows, read_groups, row_count_phases, take_groups
+from ..data.units import draw_key, keep_rows, read_groups, take_groups
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, total, unpack_moments
 from ..utils.validation import (

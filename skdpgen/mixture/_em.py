@@ -10,7 +10,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from ..decomposition._principal_components import covariance_of
+from ..decomposition._dp_pca import covariance_of
 from ..mechanisms import add_gaussian, mixture_sums, unpack_mixture_sums
 from ..mechanisms._moments import Moments
 

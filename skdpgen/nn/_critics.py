@@ -21,6 +21,7 @@ from ..dpsgd._subsets import KeyedStream, subset_draws
 from ..utils.progress import progress_bar
 from ._dp2vae_training import factors, norms_of
 from ._generated_rows import GeneratedRows
+from ._generators import ParameterMeans
 
 __all__ = ["ClippedGradients", "CriticTraining", "Critics", "clipped_gradient_sum", "parts_of", "train_by_critics"]
 
@@ -300,9 +301,8 @@ def train_by_critics(
     draws = torch.Generator().manual_seed(int(seed))
     generate = GeneratedRows(generator, class_ratio, draws, basis=basis, gains=gains, label_scale=label_scale)
     classes = classes_of_partners(generator.n_classes)
-    parameters = list(generator.parameters())
-    averages = [p.detach().clone() for p in parameters]
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate, betas=(0.5, 0.999), fused=True)
+    means = ParameterMeans(generator, average)
+    optimizer = torch.optim.Adam(means.parameters, lr=learning_rate, betas=(0.5, 0.999), fused=True)
     votes = votes or ClippedGradients()
     released = torch.zeros(votes.shape(n_rows, generator.n_outputs))
 
@@ -331,11 +331,7 @@ def train_by_critics(
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * (1 - (1 - _LEAST_RATE) * step / plan.steps)
             optimizer.step()
-            with torch.no_grad():
-                for mean, p in zip(averages, parameters):
-                    mean.lerp_(p, 1 - min(average, (1 + step) / (10 + step)))
+            means.follow(step)
             bar.update()
-        for p, mean in zip(parameters, averages):
-            p.grad = None
-            p.data.copy_(mean)
+        means.give()
         return noise.description, noise.private

@@ -11,7 +11,7 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from ..dpsgd import ClippedSum, LossModule
-from ._generators import one_hot
+from ._generators import ParameterMeans, one_hot
 from ._networks import coarse_pixels
 
 __all__ = ["ADAM_BETAS", "DiscriminatorModule", "GeneratorTraining"]
@@ -111,9 +111,8 @@ class GeneratorTraining(Callback):
     def on_train_begin(self, net, **kwargs):
         device = torch.device(net.device or "cpu")
         self.generator.to(device).train()
-        self.parameters_ = list(self.generator.parameters())
-        self.averages_ = [p.detach().clone() for p in self.parameters_]
-        self.optimizer_ = torch.optim.Adam(self.parameters_, lr=self.learning_rate, betas=ADAM_BETAS)
+        self.means_ = ParameterMeans(self.generator, self.average)
+        self.optimizer_ = torch.optim.Adam(self.means_.parameters, lr=self.learning_rate, betas=ADAM_BETAS)
         self.draws_ = torch.Generator().manual_seed(int(self.seed))
         self.device_, self.step_ = device, 0
 
@@ -147,18 +146,13 @@ class GeneratorTraining(Callback):
             return
         with torch.enable_grad():
             loss = net.module_(self._generated()).mean()  # generated rows that are to pass for private ones
-        for p, gradient in zip(self.parameters_, torch.autograd.grad(loss, self.parameters_)):
+        parameters = self.means_.parameters
+        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters)):
             p.grad = gradient
         self.optimizer_.step()
-        turn = self.step_ // self.n_critic
-        decay = min(self.average, (1 + turn) / (10 + turn))
-        with torch.no_grad():
-            for average, p in zip(self.averages_, self.parameters_):
-                average.lerp_(p, 1 - decay)
+        self.means_.follow(self.step_ // self.n_critic)
 
     def on_train_end(self, net, **kwargs):
         """Give the generator its average."""
-        with torch.no_grad():
-            for average, p in zip(self.averages_, self.parameters_):
-                p.copy_(average)
+        self.means_.give()
         self.generator.cpu().eval()

@@ -10,7 +10,7 @@ from torch import nn
 
 from ._networks import check_module_arrays, coarse_decoder, conv_decoder, mlp
 
-__all__ = ["ConditionalGenerator", "one_hot"]
+__all__ = ["ConditionalGenerator", "ParameterMeans", "one_hot"]
 
 # Temperature of the relaxed levels, whose gradient stands for that of the levels that are drawn.
 _TEMPERATURE = 0.66
@@ -125,6 +125,33 @@ class ConditionalGenerator(nn.Module):
             exact = torch.zeros_like(relaxed).scatter_(1, part.argmax(1, keepdim=True), 1.0)
             drawn.append(exact + relaxed - relaxed.detach())
         return torch.cat(drawn, dim=1)
+
+
+class ParameterMeans:
+    """Exponential averages of the parameters of a generator in training, which it has at the end.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    decay : float in [0, 1)
+        Weight of earlier steps; smaller in the first steps, ``(1 + step) / (10 + step)``.
+    """
+
+    def __init__(self, module, decay):
+        self.parameters, self.decay = list(module.parameters()), decay
+        self._means = [p.detach().clone() for p in self.parameters]
+
+    @torch.no_grad()
+    def follow(self, step):
+        """Move the averages towards the parameters after a step."""
+        torch._foreach_lerp_(self._means, self.parameters, 1 - min(self.decay, (1 + step) / (10 + step)))
+
+    @torch.no_grad()
+    def give(self):
+        """Let the parameters be their averages, without gradients."""
+        for p, mean in zip(self.parameters, self._means):
+            p.grad = None
+            p.copy_(mean)
 
 
 def one_hot(codes, n_classes):

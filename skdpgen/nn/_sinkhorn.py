@@ -13,6 +13,7 @@ from .._types import BoundedSum
 from ..dpsgd import GradientNoise, PoissonLoader
 from ..utils.progress import progress_bar
 from ._generated_rows import GeneratedRows
+from ._generators import ParameterMeans
 
 __all__ = [
     "SinkhornGradients",
@@ -219,9 +220,8 @@ def train_by_transport(
     gradients_of = SinkhornGradients(
         plan, _largest_cost(generator, x.shape[1], l1_weight), blur=blur, l1_weight=l1_weight
     )
-    parameters = list(generator.parameters())
-    averages = [p.detach().clone() for p in parameters]
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
+    means = ParameterMeans(generator, average)
+    optimizer = torch.optim.Adam(means.parameters, lr=learning_rate, fused=True)
     released = torch.zeros(at_once, n_rows, private.width)
     batches = iter(PoissonLoader(private.places, plan=plan, rng=rng, units=units))
     with contextlib.ExitStack() as exits:
@@ -247,12 +247,9 @@ def train_by_transport(
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * (1 - (1 - _LEAST_RATE) * first / plan.steps)
             optimizer.step()
-            done = first // at_once
-            _move_towards(averages, parameters, 1 - min(average, (1 + done) / (10 + done)))
+            means.follow(first // at_once)
             bar.update(k)
-        for p, mean in zip(parameters, averages):
-            p.grad = None
-            p.data.copy_(mean)
+        means.give()
         return noise.description, noise.private
 
 
@@ -326,8 +323,3 @@ def _rows_of(batch, weighting):
         found = chunk.units[mask] if weighting == "units" else None  # a unit is never split between chunks
         weights.append(np.ones(len(rows[-1])) if found is None else 1 / np.bincount(found)[found])
     return np.concatenate(rows), np.concatenate(weights)
-
-
-@torch.no_grad()
-def _move_towards(averages, parameters, share):
-    torch._foreach_lerp_(averages, parameters, share)

@@ -126,13 +126,7 @@ def build_report(
         card = _card_of(model, card)
     verified = None if card is None else card.verify()
     results = None if results is None else results_table(results)
-    real = as_frame(real)
-    if target is not None and target not in real.columns:
-        raise ValueError(f"the target {target!r} is not a column")
-    encoded = None if model is None else rows_of_model(model, real, target)
-    pixels = None if image_shape is None else check_images(real, image_shape, target)
-    if pixels is not None and target is not None:
-        real = categories(real, target)
+    real, encoded, pixels = _real_rows(real, model, image_shape, target)
     real, synthetic = align(real, synthetic)
     if schema is not None and list(schema) != list(real.columns):
         schema = schema.select(list(real.columns))
@@ -157,6 +151,18 @@ def build_report(
     sections = [writer.summary(), *sections, writer.notes()]
     footer = f"Made by skdpgen {__version__}, from the files alone; nothing on this page is fetched from a network."
     return Report(page(title, _BANNER, sections, footer, script=SEARCH), writer.figures)
+
+
+def _real_rows(real, model, image_shape, target):
+    """The real rows as a frame, what the model makes of them, and the pixels of images; None where there are none."""
+    real = as_frame(real)
+    if target is not None and target not in real.columns:
+        raise ValueError(f"the target {target!r} is not a column")
+    encoded = None if model is None else rows_of_model(model, real, target)
+    pixels = None if image_shape is None else check_images(real, image_shape, target)
+    if pixels is not None and target is not None:
+        real = categories(real, target)
+    return real, encoded, pixels
 
 
 def _card_of(model, card):

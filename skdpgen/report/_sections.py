@@ -206,9 +206,27 @@ class Sections:
             return section("pairs", title, paragraph("One column has no pairs."))
         (parts, half), schema = self._paired(), self._paired_schema()
         distances, chance = (metrics.pairwise_tvd(*frames, schema) for frames in (parts, half))
-        above = np.triu_indices(len(distances), 1)
-        matrices = [frame.to_numpy() for frame in (distances, chance)]
-        means = [float(matrix[above].mean()) for matrix in matrices]
+        bars = self._ways(parts, half, schema, distances, chance)
+        kinds = column_kinds(parts[0], schema)
+        maps = self._correlations(parts, half, kinds)
+        rows = self._furthest(distances, chance, kinds)
+        side = 5.0 if len(self.paired) <= 8 else min(6.5 + max(0, len(self.paired) - 30) * 0.1, 9.5)
+        heat = figure(
+            lambda ax: metrics.PairwiseErrorDisplay(distances).plot(ax=ax),
+            (side * 1.2, side),
+            f"Heat map of the distance of each two-way table; the worst is {rows[0][0]}, {rows[0][1]:.3f}.",
+            "Total variation distance of each two-way table; on the diagonal, of each column.",
+        )
+        header = ("pair", "total variation", "real halves", "score", "measure")
+        listed = table("Pairs, the furthest above chance first", header, rows)
+        leaks = (
+            metrics.pairwise_tvd, metrics.PairwiseErrorDisplay, metrics.CorrelationDisplay, metrics.pair_scores,
+        )  # fmt: skip
+        return section("pairs", title, bars, heat, listed, maps, leak(*leaks))
+
+    def _ways(self, parts, half, schema, distances, chance):
+        """Add the distances of tables of two and of three columns; return a picture of them beside those of one."""
+        means = [_mean_of_pairs(frame) for frame in (distances, chance)]
         self.add("two_way_tvd", "two-way total variation distance, mean", means[0], "0", means[1])
         ways = [(self.figures["one_way_tvd"], self.lines_of("one_way_tvd")), tuple(means)]
         sampled = ""
@@ -222,53 +240,39 @@ class Sections:
             if len(self.paired) > 13:
                 sampled = " The three-way distance is the mean over 300 triples drawn at random."
                 self.said.append(sampled.strip())
-        kinds = column_kinds(parts[0], schema)
-        matrix = [associations(frame, kinds) for frame in (*parts, *half)]
-        differences = [float(np.abs(one - other).to_numpy()[above].mean()) for one, other in (matrix[:2], matrix[2:])]
-        name = "difference of correlations, mean"
-        self.add("correlation_difference", name, differences[0], "0", differences[1])
-        excess = (matrices[0] - matrices[1])[above]
-        rows = []
-        for k in np.argsort(-excess, kind="stable")[:15]:
-            i, j = (int(at[k]) for at in above)
-            numbers = "category" not in (kinds[self.paired[i]], kinds[self.paired[j]])
-            measure = "CorrelationSimilarity" if numbers else "ContingencySimilarity"
-            found = [float(table_[i, j]) for table_ in (*matrices, self.pair_scores.to_numpy())]
-            rows.append((f"{self.paired[i]} and {self.paired[j]}", *found, measure))
-        side = 5.0 if len(self.paired) <= 8 else min(6.5 + max(0, len(self.paired) - 30) * 0.1, 9.5)
-        heat = figure(
-            lambda ax: metrics.PairwiseErrorDisplay(distances).plot(ax=ax),
-            (side * 1.2, side),
-            f"Heat map of the distance of each two-way table; the worst is {rows[0][0]}, {rows[0][1]:.3f}.",
-            "Total variation distance of each two-way table; on the diagonal, of each column.",
-        )
-        maps = figure(
-            lambda ax: metrics.CorrelationDisplay(*matrix[:2]).plot(ax=ax),
-            (11.5, 4.4),
-            f"Three maps of correlations: real, synthetic, and their difference, {differences[0]:.3f} in the mean.",
-            "Association of every two columns: Pearson's correlation of numbers, the correlation ratio of a number and "
-            "a category, Cramer's V of categories.",
-        )
-        bars = figure(
+        return figure(
             lambda ax: _draw_ways(ax, ways),
             (6.5, 0.9 + 0.5 * len(ways)),
             "Bars of the mean total variation distance of tables of one, two and three columns: "
             + "; ".join(f"{value:.3f}, real halves {half_:.3f}" for value, half_ in ways),
             f"Mean total variation distance of tables of one, two and three columns.{sampled}",
         )
-        return section(
-            "pairs",
-            title,
-            bars,
-            heat,
-            table(
-                "Pairs, the furthest above chance first",
-                ("pair", "total variation", "real halves", "score", "measure"),
-                rows,
-            ),
-            maps,
-            leak(metrics.pairwise_tvd, metrics.PairwiseErrorDisplay, metrics.CorrelationDisplay, metrics.pair_scores),
+
+    def _correlations(self, parts, half, kinds):
+        """Add the difference of correlations; return a picture of them."""
+        matrix = [associations(frame, kinds) for frame in (*parts, *half)]
+        differences = [_mean_of_pairs(np.abs(one - other)) for one, other in (matrix[:2], matrix[2:])]
+        name = "difference of correlations, mean"
+        self.add("correlation_difference", name, differences[0], "0", differences[1])
+        return figure(
+            lambda ax: metrics.CorrelationDisplay(*matrix[:2]).plot(ax=ax),
+            (11.5, 4.4),
+            f"Three maps of correlations: real, synthetic, and their difference, {differences[0]:.3f} in the mean.",
+            "Association of every two columns: Pearson's correlation of numbers, the correlation ratio of a number and "
+            "a category, Cramer's V of categories.",
         )
+
+    def _furthest(self, distances, chance, kinds):
+        """Return lines on the pairs of columns whose distance is the furthest above chance."""
+        matrices = [frame.to_numpy() for frame in (distances, chance)]
+        above, rows = np.triu_indices(len(distances), 1), []
+        for k in np.argsort(-(matrices[0] - matrices[1])[above], kind="stable")[:15]:
+            i, j = (int(at[k]) for at in above)
+            numbers = "category" not in (kinds[self.paired[i]], kinds[self.paired[j]])
+            measure = "CorrelationSimilarity" if numbers else "ContingencySimilarity"
+            found = [float(matrix[i, j]) for matrix in (*matrices, self.pair_scores.to_numpy())]
+            rows.append((f"{self.paired[i]} and {self.paired[j]}", *found, measure))
+        return rows
 
     def lines_of(self, key):
         """Return the figure of two real halves that was added under a key."""
@@ -330,44 +334,51 @@ class Sections:
             words.append(f"The positive class is {positive!r}, the rarer one.")
         if positive is not None:
             positive = str(positive) if train[target].dtype == object else _number(positive, target)
+        tables = train, synthetic, test
         if positive is not None:
-            display = None
-
-            def draw(ax):
-                nonlocal display
-                display = metrics.TSTRCurveDisplay.from_samples(
-                    train, synthetic, test, target=target, positive=positive, classifier=classifier, ax=ax
-                )
-
-            alt = f"ROC and precision-recall curves of predicting {target}, trained on real and on synthetic rows."
-            picture = figure(draw, (9.5, 4.3), alt, "Curves on real test rows; areas in the legends and the table.")
+            picture, listed = self._curves(*tables, target, positive, classifier)
             shown.append(metrics.TSTRCurveDisplay)
-            rows = [(name, curve.auroc, curve.auprc) for name, curve in display.curves.items()]
-            real, made = rows
-            rate = display.base_rate
-            rows.append(("no model: a guess", 0.5, rate))
-            self.add("tstr_auroc", f"AUROC for {target}, trained on synthetic rows (real: {real[1]:.3f})", made[1], "1")
-            self.add("tstr_auprc", f"AUPRC for {target}, trained on synthetic rows (real: {real[2]:.3f})", made[2], "1")
-            self.tile(f"AUROC for {target}", made[1], None, guess=f"trained on real {_three(real[1])}, a guess 0.500")
-            listed = [table("Scores", ("trained on", "AUROC", "AUPRC"), rows)]
         else:
-            picture = ""
-            tables = train, synthetic, test
-            if kind == "category":
-                named, guess, found = "accuracy", "commonest class", of_classes(*tables, target, classifier)
-            else:
-                named, guess = "R squared", "mean"
-                found = of_numbers(*map(self._float(target), tables), target, classifier)
-                self.add("tstr_mae", _trained_on("mean absolute error", target, found, 1), found.synthetic[1], "0")
-                self.figures["tstr_mae_baseline"] = found.without[1]
+            picture, (named, listed) = "", self._score(kind, *tables, target, classifier)
             words.append(f"{named.capitalize()} of predicting {target}, beside what needs no model.")
-            self.add("tstr_score", _trained_on(named, target, found, 0), found.synthetic[0], "1")
-            self.figures["tstr_baseline"] = found.without[0]
-            note = f"trained on real {_three(found.real[0])}, {guess} {_three(found.without[0])}"
-            self.tile(f"{named} for {target}", found.synthetic[0], None, guess=note)
-            listed = found.tables
         parts = [paragraph(" ".join(words)) if words else "", picture, *listed]
         return section("use", f"Use: predicting {target}", *parts, leak(*shown))
+
+    def _curves(self, train, synthetic, test, target, positive, classifier):
+        """Add the areas under the curves of one class; return a picture of the curves, and a table."""
+        display = None
+
+        def draw(ax):
+            nonlocal display
+            display = metrics.TSTRCurveDisplay.from_samples(
+                train, synthetic, test, target=target, positive=positive, classifier=classifier, ax=ax
+            )
+
+        alt = f"ROC and precision-recall curves of predicting {target}, trained on real and on synthetic rows."
+        picture = figure(draw, (9.5, 4.3), alt, "Curves on real test rows; areas in the legends and the table.")
+        rows = [(name, curve.auroc, curve.auprc) for name, curve in display.curves.items()]
+        real, made = rows
+        rows.append(("no model: a guess", 0.5, display.base_rate))
+        self.add("tstr_auroc", f"AUROC for {target}, trained on synthetic rows (real: {real[1]:.3f})", made[1], "1")
+        self.add("tstr_auprc", f"AUPRC for {target}, trained on synthetic rows (real: {real[2]:.3f})", made[2], "1")
+        self.tile(f"AUROC for {target}", made[1], None, guess=f"trained on real {_three(real[1])}, a guess 0.500")
+        return picture, [table("Scores", ("trained on", "AUROC", "AUPRC"), rows)]
+
+    def _score(self, kind, train, synthetic, test, target, classifier):
+        """Add the score of all classes, or of numbers; return its name, and tables."""
+        tables = train, synthetic, test
+        if kind == "category":
+            named, guess, found = "accuracy", "commonest class", of_classes(*tables, target, classifier)
+        else:
+            named, guess = "R squared", "mean"
+            found = of_numbers(*map(self._float(target), tables), target, classifier)
+            self.add("tstr_mae", _trained_on("mean absolute error", target, found, 1), found.synthetic[1], "0")
+            self.figures["tstr_mae_baseline"] = found.without[1]
+        self.add("tstr_score", _trained_on(named, target, found, 0), found.synthetic[0], "1")
+        self.figures["tstr_baseline"] = found.without[0]
+        note = f"trained on real {_three(found.real[0])}, {guess} {_three(found.without[0])}"
+        self.tile(f"{named} for {target}", found.synthetic[0], None, guess=note)
+        return named, found.tables
 
     def notes(self):
         """Return what the page does not show."""
@@ -404,6 +415,11 @@ def _some_names(names, target, most):
 
 def _three(value):
     return f"{round(value, 3) + 0.0:.3f}"  # no minus before zero
+
+
+def _mean_of_pairs(matrix):
+    """Mean over the pairs of different columns of a symmetric frame."""
+    return float(matrix.to_numpy()[np.triu_indices(len(matrix), 1)].mean())
 
 
 def _distance_verdict(value, half):

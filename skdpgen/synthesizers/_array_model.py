@@ -19,12 +19,14 @@ from ..generators.gaussians import (
     class_weights,
     cut_directions,
     floored,
+    hides_shapes,
     image_contrast,
     normal_radius,
     scale_mixture,
+    shared_latents,
+    shrink_centers,
 )
-from ..generators.refined_images import RefinedImages
-from ..generators.shared_gaussians import hides_shapes, shared_latents, shrink_centers
+from ..generators.refined_images import RefinedImages, class_maps, common_map, feature_space
 from ..generators.speckles import SMALLEST_SIDE
 from ..mechanisms import (
     add_gaussian,
@@ -37,19 +39,30 @@ from ..mechanisms import (
     unpack_moments,
     unpack_shared_moments,
 )
-from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
-from ..mechanisms._shared_moments import SHARED_MEAN_WEIGHT
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT, SHARED_MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
 from ..utils.blocks import exact_product, map_blocks
-from ._image_features import refine_images
 from ._released import NetGenerator, ReleasedModel
 
-__all__ = ["KINDS", "ArrayModel", "fit_array_model", "release_class_norms", "release_subclusters", "subcluster_codes"]
+__all__ = [
+    "KINDS",
+    "ArrayModel",
+    "feature_moments",
+    "fit_array_model",
+    "refine_images",
+    "release_class_norms",
+    "release_subclusters",
+    "subcluster_codes",
+]
 
 # Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
 # direction leans on where the classes lie along it.
 _MOST_COMPONENTS, _MOST_OF_IMAGES = 60, 400
+# The second moments of the features of a class are released where it has so many rows for every unit of noise, on
+# average; else only those of all classes together, of which each class then has a tenth of the noise, where there are
+# ten.
+_ROWS_APART = 3_000
 # Generators by their name in a release file.
 KINDS = {LinearGenerator: "linear", NetGenerator: "net", RefinedImages: "refined"}
 
@@ -439,3 +452,72 @@ def subcluster_codes(rows, codec, space, means, leading):
         own = along.reshape(len(along), n_classes, n_directions)[np.arange(len(along)), known]
         codes[part] = (known << n_directions) + (own > middle[known]) @ (1 << np.arange(n_directions))
     return np.where(rows.codes < 0, -1, codes)
+
+
+# ---- the release of wavelet features of images ---------------------------------------------------------------------
+def refine_images(rows, codec, generator, row_count, features, fit):
+    """One release (`features`): the moments of the wavelet features, which images are moved to.
+
+    Parameters
+    ----------
+    rows : ArrayRows
+        Private.
+    codec : ArrayCodec
+    generator : LinearGenerator
+        Of the released moments of pixels.
+    row_count : float
+        Public or released.
+    features : ImageFeatures
+    fit : ChargedFit
+
+    Returns
+    -------
+    RefinedImages
+    """
+    space = feature_space(
+        generator, codec.image_shape, fit.stream, n_features=features.n_features, n_scales=features.n_scales
+    )
+    noise, (n_classes, k), radius = fit.noise["features"], space.centers.shape, space.radius
+    apart = row_count >= _ROWS_APART * n_classes * fit.noise_of_rows("features")
+    query = feature_moments(rows, codec, space, apart=apart, exact=noise > 0)
+    values = add_gaussian(query, noise, fit.rng, fit.neighboring)
+    if apart:
+        released = unpack_moments(values, k, radius)
+    else:
+        released = unpack_shared_moments(values, n_classes, k, radius)
+        released = released._replace(second=released.second * radius**2)
+    released = released._replace(count=floored(released.count))
+    sd = noise * query.sensitivity(fit.neighboring)
+    noise_sds = sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
+    if apart:
+        latents = class_latents(released, space.centers, *noise_sds, k)
+        moved = latents.means, class_maps(space, latents)
+    else:
+        moved = common_map(space, released, *noise_sds)
+    return RefinedImages.of(generator, space, *moved, n_steps=features.n_steps)
+
+
+def feature_moments(rows, codec, space, *, apart=True, exact=True):
+    """Count and sum of the features of each class about the mean of its synthetic images, and second moments.
+
+    These are those of each class if `apart`, else those of all classes together. See `class_moments` for `exact`.
+
+    Returns
+    -------
+    BoundedSum
+        That of `class_moments` or `shared_moments`: a row is in one class, and clipped to the radius of `space` about
+        the center of that.
+    """
+    query = class_moments if apart else shared_moments
+    return query(
+        rows.X,
+        rows.codes,
+        len(space.centers),
+        l2_bound=space.radius,
+        centers=space.centers,
+        transform=lambda chunk: space.encode(codec.scale(chunk)),
+        exact=exact,
+        count_weight=CLASS_COUNT_WEIGHT,
+        mean_weight=CLASS_MEAN_WEIGHT,
+        unit_sizes=rows.unit_sizes,
+    )

@@ -41,7 +41,7 @@ from ._budget import ChargedFit, once, resolve_parameters
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
 from ._recorded import recorded_parameters
-from ._released import save_state
+from ._released import ReleasedModel, save_state
 from ._summary import summarize
 
 __all__ = ["DATA_CONSTRAINTS", "TRAINING_CONSTRAINTS", "BaseSynthesizer", "LatentTransformerMixin"]
@@ -73,9 +73,11 @@ _MOST_CELLS = 300_000_000
 class BaseSynthesizer(PrivateEstimator):
     """Base of the synthesizers: a fit releases a `ReleasedModel`, which is all that `sample` and `save` need.
 
-    A subclass has `_prepare`, which returns ``(rows, settings), plan``, `_release` and `_model_from_state`. A
-    **Privacy** paragraph of its docstring says which releases of the model `fit` charges.
+    A subclass has `_prepare`, which returns ``(rows, settings), plan``, `_release`, and `_model_class` or
+    `_model_from_state`. A **Privacy** paragraph of its docstring says which releases of the model `fit` charges.
     """
+
+    _model_class = ReleasedModel
 
     _training_defaults = {}  # parameters of `training` that the synthesizer takes, and their defaults
 
@@ -410,6 +412,10 @@ class BaseSynthesizer(PrivateEstimator):
             "n_features_in": int(self.n_features_in_),
             "feature_names_in": None if names is None else list(names),
         }
+
+    @classmethod
+    def _model_from_state(cls, state):
+        return cls._model_class.from_state(state)
 
     @classmethod
     def _from_state(cls, state):

@@ -10,7 +10,6 @@ from ..mechanisms import add_gaussian, histogram
 from ._budget import COUNT_SHARE, remaining_share
 
 __all__ = [
-    "check_likelihood",
     "encode_rows",
     "has_classes",
     "learn_codec",
@@ -125,17 +124,6 @@ def positive_counts(counts, n_parts=1):
 
 
 # ---- rows as a network takes them ---------------------------------------------------------------------------------
-def check_likelihood(likelihood, rows):
-    """Refuse, by what is public, a likelihood that these rows do not have."""
-    if isinstance(rows, FrameRows):
-        if likelihood != "auto":
-            raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
-        return
-    lowest = None if rows.bounds is None else rows.bounds[0]
-    if likelihood == "bernoulli" and (lowest is None or not (lowest >= 0).all()):
-        raise ValueError('likelihood="bernoulli" needs declared bounds that are not negative, and no numeric y')
-
-
 def encode_rows(rows, codec, settings):
     """Encode the rows for a network.
 

@@ -320,8 +320,15 @@ def resolve_parameters(parameters, defaults, *, named=(), presets=None, acts=Non
 
 
 def _same(one, other):
-    plain = (str, Real, tuple)  # arrays and objects are never a default
+    plain = (str, Real, tuple)  # other arrays and objects are never a default
+    one, other = _as_tuple(one), _as_tuple(other)
     return one is other or (isinstance(one, plain) and isinstance(other, plain) and one == other)
+
+
+def _as_tuple(value):
+    """Sizes as a tuple, where they are a list or an array; anything else as it is."""
+    listed = isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    return tuple(value) if listed and all(isinstance(size, Real) for size in value) else value
 
 
 def resolve_sampling(training, n_rows, relation, *, batch_size=None, epochs=None):

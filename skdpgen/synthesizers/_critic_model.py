@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
 
-from .._parameters import UNIT_CONSTRAINTS
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
-from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._base import BaseSynthesizer
 from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
-from ._generator_model import FREQUENCIES, Coordinates, GeneratorModel, training_rows
+from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, n_weights, training_rows
 
-__all__ = ["CRITIC_CONSTRAINTS", "BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "fit_critic_model"]
+__all__ = ["BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "critic_constraints", "fit_critic_model"]
 
 # Generated rows in a step: the memory of a step grows with them.
 _MOST_GENERATED = 2**14
 # Of the one-hot class that critics see beside a row.
 _LABEL_SCALE = 10.0
-# Of the parameters that all of them have.
-CRITIC_CONSTRAINTS = {
-    **DATA_CONSTRAINTS,
-    **UNIT_CONSTRAINTS,
-    "steps": [Interval(Integral, 1, None, closed="left")],
-    "generated_rows": [Interval(Integral, 1, _MOST_GENERATED, closed="both")],
-    "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
-    "hidden_layer_sizes": ["array-like"],
-    "warm_start_steps": [Interval(Integral, 0, None, closed="left")],
-    "batch_size": [Interval(Integral, 1, MOST_UNITS, closed="both")],
-    "gradient_penalty": [Interval(Real, 0, 1e6, closed="both")],
-    "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
-    "average": [Interval(Real, 0, 1, closed="left")],
-    "image_shape": [tuple, list, None],
-    "n_frequencies": [Interval(Integral, 1, 1024, closed="both"), None],
-}
+
+
+def critic_constraints(critics):
+    """Constraints of the parameters that all of them have; `critics` is "critic" or "teacher", in their names."""
+    return {
+        **GENERATOR_CONSTRAINTS,
+        "steps": [Interval(Integral, 1, None, closed="left")],
+        "generated_rows": [Interval(Integral, 1, _MOST_GENERATED, closed="both")],
+        "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "warm_start_steps": [Interval(Integral, 0, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        "gradient_penalty": [Interval(Real, 0, 1e6, closed="both")],
+        f"n_{critics}s": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        f"{critics}_sizes": ["array-like"],
+        f"{critics}_steps": [Interval(Integral, 0, None, closed="left")],
+        f"{critics}_learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
+    }
 
 
 # ---- settings -----------------------------------------------------------------------------------------------------
@@ -112,6 +111,8 @@ class BaseCriticSynthesizer(BaseSynthesizer):
     A subclass has ``_settings()``, which calls `_shared_settings`.
     """
 
+    _model_class = GeneratorModel
+
     def _shared_settings(self, training, critics, **own):
         """The `CriticSettings` of parameters; ValueError for parameters that contradict one another.
 
@@ -162,21 +163,17 @@ class BaseCriticSynthesizer(BaseSynthesizer):
     def _release(self, rows, settings, fit):
         return fit_critic_model(rows, settings, fit)
 
-    @staticmethod
-    def _model_from_state(state):
-        return GeneratorModel.from_state(state)
-
 
 def check_size(settings, rows):
     """Refuse networks and steps too large for memory; by public numbers alone."""
     width, n_labels, _ = network_shape(rows)
     sizes = (settings.n_components + n_labels, *settings.hidden_layer_sizes, width)
-    generator = sum(a * b for a, b in itertools.pairwise(sizes)) + settings.training.generated_rows * width
+    generator = n_weights(*sizes) + settings.training.generated_rows * width
     check_model_size(generator, n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])
     if settings.image_shape is not None:
         width = min(width, settings.n_frequencies**2 * (*settings.image_shape, 1)[2])
     sizes, k = (width + n_labels, *settings.critic_sizes, 1), settings.training.n_critics
-    each = sum((a + 1) * b for a, b in itertools.pairwise(sizes))
+    each = n_weights(*sizes) + sum(sizes[1:])  # with biases
     check_model_size(4 * k * each, **{f"n_{settings.critics}s": k, f"{settings.critics}_sizes": settings.critic_sizes})
     points = 256 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
     check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=settings.batch_size)
@@ -197,28 +194,15 @@ def fit_critic_model(rows, settings, fit):
     -------
     GeneratorModel
     """
-    from ..dpsgd._seeding import torch_seeded
     from ..nn._critics import train_by_critics
-    from ..nn._generated_rows import emphasize_classes, to_rows
-    from ..nn._generators import ConditionalGenerator
 
     codec = learn_codec(rows, fit)
     x, classes, n_levels = training_rows(rows, codec)
     counts = release_class_counts(codec, len(x), classes if codec.n_classes else None, fit, rows.unit_sizes)
     row_count, weights, _ = sizes_by_counts(counts, rows, fit)
-    basis, gains = settings.basis(), settings.gains() if n_levels is None else 1.0
-    n_outputs = x.shape[1] if basis is None else basis.shape[1]
-    training = settings.training.fitted_to(n_outputs)
+    generator, coordinates = settings.make_generator(codec, x.shape[1], n_levels)
+    training = settings.training.fitted_to(generator.n_outputs)
     plan = fit.cover(training.plan(fit.noise["gradients"], fit.plan.unit))
-    with torch_seeded(settings.seed):
-        generator = ConditionalGenerator(
-            settings.n_components,
-            codec.n_classes,
-            n_outputs,
-            n_hidden=settings.hidden_layer_sizes,
-            n_levels=n_levels,
-        )
-    emphasize_classes(generator)
     noise = train_by_critics(
         generator,
         lambda points: _make_critics(x, classes, rows, points, settings, fit.rng),
@@ -227,8 +211,7 @@ def fit_critic_model(rows, settings, fit):
         weights,
         n_rows=training.generated_rows,
         votes=training.votes(settings.seed),
-        basis=basis,
-        gains=gains,
+        **coordinates,
         label_scale=_LABEL_SCALE,
         learning_rate=settings.learning_rate,
         average=settings.average,
@@ -236,10 +219,7 @@ def fit_critic_model(rows, settings, fit):
         progress=settings.progress,
         progress_text=f"{settings.name} epsilon {fit.plan.epsilon:.3g}",
     )
-    generator = generator if n_levels is not None else to_rows(generator, basis, gains)
-    model = GeneratorModel(codec, generator.eval(), row_count, weights)
-    model.gradient_noise = noise
-    return model
+    return GeneratorModel.of_coordinates(codec, generator, row_count, weights, coordinates, noise)
 
 
 def _make_critics(x, classes, rows, points, settings, rng):

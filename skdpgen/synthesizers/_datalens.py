@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 from ..utils.validation import MOST_UNITS, Interval
-from ._critic_model import CRITIC_CONSTRAINTS, BaseCriticSynthesizer, CriticReleases
+from ._critic_model import BaseCriticSynthesizer, CriticReleases, critic_constraints
 
 __all__ = ["DataLensSynthesizer"]
 
@@ -117,13 +117,9 @@ class DataLensSynthesizer(BaseCriticSynthesizer):
     """
 
     _parameter_constraints = {
-        **CRITIC_CONSTRAINTS,
-        "n_teachers": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        **critic_constraints("teacher"),
         "n_largest": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "threshold": [Interval(Real, 0, 1, closed="both")],
-        "teacher_sizes": ["array-like"],
-        "teacher_steps": [Interval(Integral, 0, None, closed="left")],
-        "teacher_learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
     }
 
     def __init__(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -25,8 +24,8 @@ from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
 from ._budget import remaining_share
-from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes
-from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state, level_probabilities
+from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator, n_weights
+from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state
 
 __all__ = ["DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
 
@@ -245,7 +244,7 @@ def _check_size(settings, rows):
     check_model_size((width + 2 * max(n_classes, 1)) * n_frequencies, n_frequencies=n_frequencies)
     if settings.image_shape is None:
         sizes = settings.hidden_layer_sizes
-        numbers = sum(a * b for a, b in itertools.pairwise((n_inputs, *sizes, width)))
+        numbers = n_weights(n_inputs, *sizes, width)
         check_model_size(numbers, n_components=settings.n_components, hidden_layer_sizes=sizes)
         return
     parameters, _, pixels = image_sizes(settings.n_components, n_classes, settings.image_shape)
@@ -345,10 +344,7 @@ class MERFModel(ReleasedModel):
         output = np.concatenate(
             [self._generate(components[i : i + CHUNK_ROWS], rng) for i in range(0, len(components), CHUNK_ROWS)]
         )
-        if self.kind == "frame":
-            return self.draw_levels(level_probabilities(output, self.codec.n_levels), rng)
-        low, high = self.codec.box
-        return low + (high - low) / (1 + np.exp(-output.astype(np.float64)))
+        return self.draw_outputs(output, rng)
 
     def _generate(self, components, rng):
         latent = rng.standard_normal((len(components), self.n_latent)).astype(np.float32)
@@ -469,15 +465,9 @@ def _fit_image_generator(target, features, codec, settings):
     """
     import torch
 
-    from ..dpsgd._seeding import torch_seeded
-    from ..nn._generators import ConditionalGenerator
-
     width, n_classes = features.frequencies.shape[0], codec.n_classes
-    with torch_seeded(settings.seed):
-        generator = ConditionalGenerator(
-            settings.n_components, n_classes, width, image_shape=settings.image_shape, coarse=True
-        )
-
+    shape = settings.image_shape
+    generator = make_generator(settings.n_components, n_classes, width, settings.seed, image_shape=shape, coarse=True)
     # one gain and one offset for all pixels, which become part of the last convolution
     gain, middle = (float(side.mean()) for side in _near_the_rows(codec))
 

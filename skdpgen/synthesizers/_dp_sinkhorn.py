@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
-from .._parameters import UNIT_CONSTRAINTS
 from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
-from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
+from ._base import TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 from ._budget import Training, resolve_sampling
-from ._generator_model import Coordinates, GeneratorModel, training_rows
+from ._generator_model import GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, n_weights, training_rows
 
 __all__ = ["DPSinkhornSynthesizer"]
 
@@ -171,6 +169,7 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     ((500, 64), (500,))
     """
 
+    _model_class = GeneratorModel
     _training_defaults = {
         **dict.fromkeys(("batch_size", "epochs")),
         "sampling_rate": 0.001,
@@ -178,19 +177,13 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         "gradient_bound": 0.5,
     }
     _parameter_constraints = {
-        **DATA_CONSTRAINTS,
+        **GENERATOR_CONSTRAINTS,
         "training": TRAINING_CONSTRAINTS["training"],
-        **UNIT_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, MOST_UNITS, closed="both"), None],
-        "hidden_layer_sizes": ["array-like"],
         "generated_rows": [Interval(Integral, 2, _MOST_GENERATED, closed="both")],
         "blur": [Interval(Real, 1e-6, 1e6, closed="both"), None],
         "l1_weight": [Interval(Real, 0, 1e6, closed="both")],
         "steps_at_once": [Interval(Integral, 1, _MOST_AT_ONCE, closed="both")],
-        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
-        "average": [Interval(Real, 0, 1, closed="left")],
-        "image_shape": [tuple, list, None],
-        "n_frequencies": [Interval(Integral, 1, 1024, closed="both"), None],
     }
 
     def __init__(
@@ -255,10 +248,6 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     def _release(self, rows, settings, fit):
         return fit_sinkhorn_model(rows, settings, fit)
 
-    @staticmethod
-    def _model_from_state(state):
-        return GeneratorModel.from_state(state)
-
 
 def _settings(given, seed):
     """The settings of the parameters; ValueError for parameters that would do nothing in this combination."""
@@ -282,8 +271,7 @@ def _check_size(settings, rows):
     """Refuse a network, a basis or an update too large for memory; by public numbers alone."""
     width, n_labels, _ = network_shape(rows)
     sizes = (settings.n_components + n_labels, *settings.hidden_layer_sizes, width)
-    numbers = sum(a * b for a, b in itertools.pairwise(sizes))
-    check_model_size(numbers, n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])
+    check_model_size(n_weights(*sizes), n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])
     at_once, generated = settings.steps_at_once, settings.generated_rows
     check_model_size(4 * at_once * generated * max(sizes), generated_rows=generated, steps_at_once=at_once)
 
@@ -304,9 +292,6 @@ def fit_sinkhorn_model(rows, settings, fit):
     """
     from ..dpsgd import WholeBatchPlan
     from ..dpsgd._plan import plan_of_fit
-    from ..dpsgd._seeding import torch_seeded
-    from ..nn._generated_rows import emphasize_classes, to_rows
-    from ..nn._generators import ConditionalGenerator
     from ..nn._sinkhorn import train_by_transport
 
     codec = learn_codec(rows, fit)
@@ -316,16 +301,7 @@ def fit_sinkhorn_model(rows, settings, fit):
     training = settings.training
     expected, own = max(1.0, training.sampling_rate * step_size), {"gradient_bound": training.gradient_bound}
     plan = plan_of_fit(training, fit.plan, fit.noise["training"], expected, WholeBatchPlan, **own)
-    basis, gains = settings.basis(), settings.gains() if n_levels is None else 1.0
-    with torch_seeded(settings.seed):
-        generator = ConditionalGenerator(
-            settings.n_components,
-            codec.n_classes,
-            x.shape[1] if basis is None else basis.shape[1],
-            n_hidden=settings.hidden_layer_sizes,
-            n_levels=n_levels,
-        )
-    emphasize_classes(generator)
+    generator, coordinates = settings.make_generator(codec, x.shape[1], n_levels)
     noise = train_by_transport(
         generator,
         x,
@@ -333,8 +309,7 @@ def fit_sinkhorn_model(rows, settings, fit):
         weights,
         fit.cover(plan),
         fit.rng,
-        basis=basis,
-        gains=gains,
+        **coordinates,
         units=rows.unit_codes,
         n_rows=settings.generated_rows,
         at_once=settings.steps_at_once,
@@ -346,7 +321,4 @@ def fit_sinkhorn_model(rows, settings, fit):
         progress=settings.progress,
         progress_text=f"epsilon {fit.plan.epsilon:.3g}",
     )
-    generator = generator if n_levels is not None else to_rows(generator, basis, gains)
-    model = GeneratorModel(codec, generator.eval(), row_count, weights)
-    model.gradient_noise = noise
-    return model
+    return GeneratorModel.of_coordinates(codec, generator, row_count, weights, coordinates, noise)

@@ -14,7 +14,7 @@ from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
 from ._budget import Network, Training, check_device, resolve_sampling
-from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, training_rows
+from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator, training_rows
 
 __all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
 
@@ -207,6 +207,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
     ((500, 64), (500,))
     """
 
+    _model_class = GeneratorModel
     _training_defaults = {
         **dict.fromkeys(("batch_size", "epochs")),
         "sampling_rate": 0.01,
@@ -286,10 +287,6 @@ class DPCGANSynthesizer(BaseSynthesizer):
     def _release(self, rows, settings, fit):
         return fit_dpcgan_model(rows, settings, fit)
 
-    @staticmethod
-    def _model_from_state(state):
-        return GeneratorModel.from_state(state)
-
 
 # ---- networks -----------------------------------------------------------------------------------------------------
 def _make_net(settings, n_features, n_labels, *, plan=None, callbacks=(), progress_text=""):
@@ -305,14 +302,11 @@ def _make_net(settings, n_features, n_labels, *, plan=None, callbacks=(), progre
 
 
 def _make_generator(settings, n_features, n_classes, n_levels):
-    from ..dpsgd._seeding import torch_seeded
-    from ..nn._generators import ConditionalGenerator
-
     sizes = {"n_hidden": settings.generator_sizes}
     if settings.image_shape is not None:
         sizes = {"image_shape": settings.image_shape, "coarse": True}
-    with torch_seeded(settings.network.seed, settings.network.device):
-        return ConditionalGenerator(settings.n_components, n_classes, n_features, n_levels=n_levels, **sizes)
+    public = settings.network.seed, settings.network.device
+    return make_generator(settings.n_components, n_classes, n_features, *public, n_levels=n_levels, **sizes)
 
 
 def _dense(*widths):

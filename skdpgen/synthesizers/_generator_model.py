@@ -1,19 +1,25 @@
-"""The released model of the synthesizers that release a conditional generator, and the rows that train it."""
+"""Conditional generators of synthesizers: how they are made, the rows that train them, and their released model."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
+from numbers import Integral, Real
 
 import numpy as np
 
+from .._parameters import UNIT_CONSTRAINTS
 from ..data.arrays import check_image_shape, lowpass_basis
 from ..data.frames import FrameRows
 from ..utils.file_checks import check_size, check_whole
-from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
+from ..utils.validation import Interval
+from ._base import DATA_CONSTRAINTS
+from ._released import CHUNK_ROWS, ReleasedModel
 
 __all__ = [
-    "ACTIVATIONS_OF_A_PIXEL", "FREQUENCIES", "Coordinates", "GeneratorModel", "image_sizes", "training_rows",
+    "ACTIVATIONS_OF_A_PIXEL", "FREQUENCIES", "GENERATOR_CONSTRAINTS", "Coordinates", "GeneratorModel", "image_sizes",
+    "make_generator", "n_weights", "training_rows",
 ]  # fmt: skip
 
 # Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
@@ -23,6 +29,16 @@ FREQUENCIES = 8
 _GAIN = 4.0
 # Upper bound of the activations of a generator of images for each pixel of a coarse image; 50 to 55 were measured.
 ACTIVATIONS_OF_A_PIXEL = 100
+# Of the parameters that all generators of `Coordinates` have.
+GENERATOR_CONSTRAINTS = {
+    **DATA_CONSTRAINTS,
+    **UNIT_CONSTRAINTS,
+    "hidden_layer_sizes": ["array-like"],
+    "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
+    "average": [Interval(Real, 0, 1, closed="left")],
+    "image_shape": [tuple, list, None],
+    "n_frequencies": [Interval(Integral, 1, 1024, closed="both"), None],
+}
 
 
 class Coordinates:
@@ -43,11 +59,32 @@ class Coordinates:
             raise ValueError(f"n_frequencies={n_frequencies} must be at most {most}, the side of an image")
         return replace(self, image_shape=shape)
 
-    def basis(self):
-        """Public basis of smooth images; None without images."""
-        return None if self.image_shape is None else lowpass_basis(self.image_shape, self.n_frequencies)
+    def make_generator(self, codec, width, n_levels):
+        """Make the generator that is trained: a function of public and released facts alone.
 
-    def gains(self):
+        Parameters
+        ----------
+        codec : ArrayCodec or FrameCodec
+        width : int
+            Columns of `training_rows`.
+        n_levels : list of int or None
+
+        Returns
+        -------
+        generator : ConditionalGenerator
+        coordinates : dict
+            The `basis` and `gains` of its outputs: see `GeneratedRows`.
+        """
+        from ..nn._generated_rows import emphasize_classes
+
+        basis = None if self.image_shape is None else lowpass_basis(self.image_shape, self.n_frequencies)
+        n_outputs = width if basis is None else basis.shape[1]
+        layers = {"n_hidden": self.hidden_layer_sizes, "n_levels": n_levels}
+        generator = make_generator(self.n_components, codec.n_classes, n_outputs, self.seed, **layers)
+        emphasize_classes(generator)
+        return generator, {"basis": basis, "gains": self._gains() if n_levels is None else 1.0}
+
+    def _gains(self):
         """Public factors of the generator's outputs, for log-odds of pixels as large as those of images.
 
         The coordinates of images fall with their frequency, and the lowest ones sum over all pixels.
@@ -77,6 +114,16 @@ class GeneratorModel(ReleasedModel):
         super().__init__(codec, row_count, component_weights)
         self.generator = generator
 
+    @classmethod
+    def of_coordinates(cls, codec, generator, row_count, component_weights, coordinates, noise):
+        """The model of a trained generator of `Coordinates`; `noise` is what the training returned of its noise."""
+        from ..nn._generated_rows import to_rows
+
+        generator = to_rows(generator, **coordinates) if generator.n_levels is None else generator
+        model = cls(codec, generator.eval(), row_count, component_weights)
+        model.gradient_noise = noise
+        return model
+
     @property
     def n_latent(self):
         """Number of latent dimensions."""
@@ -84,11 +131,7 @@ class GeneratorModel(ReleasedModel):
 
     def draw(self, components, rng):
         """Scaled rows, or codes of levels, of given classes."""
-        output = self._logits(np.asarray(components, dtype=np.int64), rng)
-        if self.kind == "frame":
-            return self.draw_levels(level_probabilities(output, self.codec.n_levels), rng)
-        low, high = self.codec.box
-        return low + (high - low) / (1 + np.exp(-output.astype(np.float64)))
+        return self.draw_outputs(self._logits(np.asarray(components, dtype=np.int64), rng), rng)
 
     def _logits(self, classes, rng):
         import torch
@@ -121,6 +164,20 @@ class GeneratorModel(ReleasedModel):
         if (generator.n_classes, generator.n_outputs) != (codec.n_classes, width):
             raise ValueError("the generator does not fit the columns that the file describes")
         return cls(codec, generator, state["row_count"], state["component_weights"])
+
+
+def make_generator(n_components, n_classes, n_outputs, seed, device=(), **sizes):
+    """Make a `ConditionalGenerator`, which these public arguments determine."""
+    from ..dpsgd._seeding import torch_seeded
+    from ..nn._generators import ConditionalGenerator
+
+    with torch_seeded(seed, device):
+        return ConditionalGenerator(n_components, n_classes, n_outputs, **sizes)
+
+
+def n_weights(*widths):
+    """Number of weights of dense layers between these widths, biases left out."""
+    return sum(a * b for a, b in itertools.pairwise(widths))
 
 
 def image_sizes(n_components, n_labels, image_shape):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from ..utils.validation import MOST_UNITS, Interval, StrOptions, check_model_size
-from ._critic_model import CRITIC_CONSTRAINTS, BaseCriticSynthesizer, CriticReleases
+from ..utils.validation import Interval, StrOptions, check_model_size
+from ._critic_model import BaseCriticSynthesizer, CriticReleases, critic_constraints
 
 __all__ = ["GPATESynthesizer"]
 
@@ -132,16 +132,12 @@ class GPATESynthesizer(BaseCriticSynthesizer):
     """
 
     _parameter_constraints = {
-        **CRITIC_CONSTRAINTS,
-        "n_teachers": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        **critic_constraints("teacher"),
         "n_projections": [Interval(Integral, 1, 1024, closed="both")],
         "n_bins": [Interval(Integral, 2, 1024, closed="both")],
         "gradient_range": [Interval(Real, 1e-3, 1e3, closed="both")],
         "vote": [StrOptions({"mean", "largest"})],
         "threshold": [Interval(Real, 0, 1, closed="both")],
-        "teacher_sizes": ["array-like"],
-        "teacher_steps": [Interval(Integral, 0, None, closed="left")],
-        "teacher_learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
     }
 
     def __init__(

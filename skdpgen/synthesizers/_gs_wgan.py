@@ -8,7 +8,7 @@ from numbers import Integral, Real
 
 from ..accounting._calibration import check_noise_of_steps
 from ..utils.validation import MOST_UNITS, Interval
-from ._critic_model import CRITIC_CONSTRAINTS, BaseCriticSynthesizer, CriticReleases
+from ._critic_model import BaseCriticSynthesizer, CriticReleases, critic_constraints
 
 __all__ = ["GSWGANSynthesizer"]
 
@@ -159,13 +159,9 @@ class GSWGANSynthesizer(BaseCriticSynthesizer):
     """
 
     _parameter_constraints = {
-        **CRITIC_CONSTRAINTS,
-        "n_critics": [Interval(Integral, 1, MOST_UNITS, closed="both")],
+        **critic_constraints("critic"),
         "critics_per_step": [Interval(Integral, 1, MOST_UNITS, closed="both"), None],
         "gradient_bound": [Interval(Real, 1e-12, 1e12, closed="both")],
-        "critic_sizes": ["array-like"],
-        "critic_steps": [Interval(Integral, 0, None, closed="left")],
-        "critic_learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
     }
 
     def __init__(

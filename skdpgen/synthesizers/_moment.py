@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..utils.progress import shows_bars
 from ._array_model import fit_array_model
-from ._budget import MomentSettings, plan_moments
+from ._budget import MomentSettings
 from ._frame_model import fit_frame_model
 from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
-from ._synthetic_units import unit_settings
 
 __all__ = ["MomentSynthesizer"]
 
@@ -183,14 +180,7 @@ class MomentSynthesizer(BaseMomentSynthesizer):
         if not isinstance(rows, FrameRows):
             rows.check_components(self.n_components)
         model = MomentSettings(self.n_components, shows_bars(self.progress))
-        model = replace(model, units=unit_settings(self, rows, model))
-        plan = plan_moments(
-            rows,
-            model,
-            self._share("bounds"),
-            accountant,
-            lambda phases: self._calibrate_phases(accountant, rows, phases),
-        )
+        model, plan = self._plan(rows, model, accountant)
         return (rows, model), plan
 
     def _release(self, rows, settings, fit):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -11,8 +12,9 @@ from .._parameters import UNIT_CONSTRAINTS
 from ..generators.components import join_chunks
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
+from ._budget import plan_moments
 from ._moment_start import model_of
-from ._synthetic_units import SyntheticUnitsMixin
+from ._synthetic_units import SyntheticUnitsMixin, unit_settings
 
 __all__ = ["MOMENT_CONSTRAINTS", "BaseMomentSynthesizer"]
 
@@ -32,6 +34,15 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
     @staticmethod
     def _model_from_state(state):
         return model_of(state)
+
+    def _plan(self, rows, model, accountant, *, split=None):
+        """The settings with what is released of units of several rows, and the calibrated plan; see `plan_moments`."""
+        model = replace(model, units=unit_settings(self, rows, model))
+
+        def calibrate(phases):
+            return self._calibrate_phases(accountant, rows, phases)
+
+        return model, plan_moments(rows, model, self._share("bounds"), accountant, calibrate, split=split)
 
     def score(self, X, y=None):
         """Return the mean log-likelihood of rows, or the ELBO where a network replaces the decoder (higher is better).

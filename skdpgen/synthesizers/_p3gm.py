@@ -11,7 +11,7 @@ import numpy as np
 
 from .._parameters import ImageFeatures, LatentMixture
 from ..data.frames import FrameRows
-from ..data.validation import validate_input
+from ..data.validation import check_likelihood, validate_input
 from ..exceptions import InvalidInputError
 from ..generators.gaussians import LatentSpace, LinearGenerator
 from ..generators.refined_table import RefinedTable, refinement_inputs
@@ -21,7 +21,7 @@ from ..utils.progress import shows_bars
 from ..utils.validation import StrOptions
 from ._array_model import ArrayModel, fit_array_model
 from ._base import TRAINING_CONSTRAINTS, LatentTransformerMixin
-from ._before_training import check_likelihood, encode_rows, with_labels
+from ._before_training import encode_rows, with_labels
 from ._budget import (
     MomentSettings,
     Network,
@@ -29,7 +29,6 @@ from ._budget import (
     check_device,
     moment_split,
     paper_settings,
-    plan_moments,
     resolve_sampling,
     suits_features,
 )
@@ -37,7 +36,6 @@ from ._frame_model import fit_frame_model
 from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
 from ._moment_start import draw_rows, model_of, train_on_rows
 from ._released import NetGenerator
-from ._synthetic_units import unit_settings
 
 __all__ = ["P3GMSynthesizer"]
 
@@ -295,11 +293,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
             sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
             training = resolve_sampling(model.decoder.training, len(rows), self._relation(accountant), **sizes)
             model = replace(model, decoder=replace(model.decoder, training=training))
-        model = replace(model, units=unit_settings(self, rows, model))
-        plan = plan_moments(
-            rows, model, self._share("bounds"), accountant,
-            lambda phases: self._calibrate_phases(accountant, rows, phases), split=split,
-        )  # fmt: skip
+        model, plan = self._plan(rows, model, accountant, split=split)
         if model.decoder is not None:
             check = _check_refinement if model.decoder.refines else _check_network
             check(model.decoder, *rows.network_shape(model.n_components))

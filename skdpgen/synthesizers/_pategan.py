@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from numbers import Integral
@@ -17,7 +16,7 @@ from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
-from ._generator_model import GeneratorModel, training_rows
+from ._generator_model import GeneratorModel, n_weights, training_rows
 
 __all__ = ["PATEGANSynthesizer"]
 
@@ -161,6 +160,7 @@ class PATEGANSynthesizer(BaseSynthesizer):
     ((500, 30), (500,))
     """
 
+    _model_class = GeneratorModel
     _parameter_constraints = {
         **DATA_CONSTRAINTS,
         **UNIT_CONSTRAINTS,
@@ -221,18 +221,13 @@ class PATEGANSynthesizer(BaseSynthesizer):
     def _check_size(self, sizes, width, n_labels):
         """Refuse networks and teachers too large for memory; by public numbers alone."""
         for name, start, end in (("generator_sizes", self.n_components, width), ("student_sizes", width, 1)):
-            widths = (start + n_labels, *sizes[name], end)
-            numbers = sum(a * b for a, b in itertools.pairwise(widths))
+            numbers = n_weights(start + n_labels, *sizes[name], end)
             check_model_size(numbers, n_components=self.n_components, **{name: sizes[name]})
         scores = self.n_teachers * (1 + n_labels) * (width + self.labelled_rows)
         check_model_size(scores, n_teachers=self.n_teachers, labelled_rows=self.labelled_rows)
 
     def _release(self, rows, settings, fit):
         return fit_pategan_model(rows, settings, fit)
-
-    @staticmethod
-    def _model_from_state(state):
-        return GeneratorModel.from_state(state)
 
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
@@ -269,8 +264,7 @@ def fit_pategan_model(rows, settings, fit):
     from ..dpsgd._subsets import assign_subsets
     from ..nn._gan import DiscriminatorModule
     from ..nn._generators import ConditionalGenerator
-    from ..nn._student import train_by_votes
-    from ..nn._teachers import Teachers, rows_by_subset
+    from ..nn._teachers import Teachers, rows_by_subset, train_by_votes
 
     codec = learn_codec(rows, fit)
     x, classes, n_levels = training_rows(rows, codec)

@@ -9,11 +9,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import DPSGD, UNIT_CONSTRAINTS, GroupDivergence, flat_parameters
 from ..data.frames import FrameRows
-from ..data.validation import read_vectors
+from ..data.validation import check_likelihood, read_vectors
 from ..generators.components import join_chunks
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
-from ._before_training import check_likelihood, network_shape, plan_phases
+from ._before_training import network_shape, plan_phases
 from ._vae_model import (
     VAEModel,
     check_network,
@@ -81,6 +81,8 @@ class LikelihoodSynthesizer(BaseSynthesizer):
 class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
     """Base of the private variational autoencoders; a subclass has the constructor's parameters."""
 
+    _model_class = VAEModel
+
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()
         rows, relation = self._read(X, y, groups), self._relation(accountant)
@@ -121,10 +123,6 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         """
         check_is_fitted(self)
         return join_chunks(self._with_keys([self.model_.reconstruct(self._rows_like_fit(X), y, self._sampling_stream)]))
-
-    @staticmethod
-    def _model_from_state(state):
-        return VAEModel.from_state(state)
 
 
 def _default_start(is_frame):

@@ -14,12 +14,11 @@ from .. import __version__
 from ..data.arrays import ArrayCodec
 from ..data.frame_codec import FrameCodec
 from ..data.labels import label_codes
-from ..generators.gaussians import LatentSpace
+from ..generators.gaussians import latent_of, latent_state
 from ..generators.layers import apply_layers, layers_of, layers_state
-from ..mixture import GaussianMixtureParameters
 from ..tabular import sample_levels
 from ..utils.atomic import Draft, write_atomically
-from ..utils.file_checks import check_arrays, check_mixture
+from ..utils.file_checks import check_arrays
 from ..utils.strict_json import read_safetensors
 
 __all__ = [
@@ -87,6 +86,13 @@ class ReleasedModel:
         """Codes of levels, shape (n_samples, n_blocks), from their probabilities in each block of columns."""
         blocks = np.split(probabilities, np.cumsum(self.codec.n_levels)[:-1], axis=1)
         return np.stack([sample_levels(block, rng) for block in blocks], axis=1)
+
+    def draw_outputs(self, output, rng):
+        """Vectors as of `draw`, from outputs of a network: log-odds of places in the box, or logits of levels."""
+        if self.kind == "frame":
+            return self.draw_levels(level_probabilities(output, self.codec.n_levels), rng)
+        low, high = self.codec.box
+        return low + (high - low) / (1 + np.exp(-output.astype(np.float64)))
 
     def rows_of(self, vectors, classes, rng):
         """Rows without y from vectors as `draw` gives them."""
@@ -231,12 +237,7 @@ class NetGenerator:
         if self.layers is None:
             raise ValueError("a model with your own decoder module cannot be saved: model files hold no code")
         return {
-            "center": self.space.center,
-            "basis": self.space.basis,
-            "weights": self.mixture.weights,
-            "means": self.mixture.means,
-            "covariances": self.mixture.covariances,
-            "covariance_type": self.mixture.covariance_type,
+            **latent_state(self.space, self.mixture),
             "layers": layers_state(self.layers),
             "likelihood": self.likelihood,
             "widths": self.widths,
@@ -245,10 +246,7 @@ class NetGenerator:
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
-        mixture = check_mixture(
-            GaussianMixtureParameters(state["weights"], state["means"], state["covariances"], state["covariance_type"])
-        )
-        space = LatentSpace(state["center"], state["basis"])
+        space, mixture = latent_of(state)
         return cls(space, mixture, layers_of(state["layers"]), state["likelihood"], state["widths"])
 
 

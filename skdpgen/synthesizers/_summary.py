@@ -196,35 +196,14 @@ def summarize(model, card: PrivacyCard, importance=None):
     sd = joint_sd(len(codec.encoder.binnings_), noise.get("bins", 0.0), card.relation)
     visible = max(_VISIBLE, max(_SURE * sd, _FEWEST) / max(n_counted, 1.0))
     columns, spikes = [], {}
-    constructed = frozenset() if codec.construction is None else codec.construction.constructed
     for column in codec.drawn_schema.columns:
-        name, error = column.name, math.nan
-        made = name in constructed
-        if errors is not None and not made:
-            error = errors.one_way[position[name]] if name in position else errors.of_class
-        learned = None if codec.learned is None else name in codec.learned
-        if made and learned is not None:
-            # its bounds or categories follow from what was learned of others
-            learned = not codec.construction.table[name].complete
-        categorical, ends = isinstance(column, Categorical | Boolean), {}
-        if not categorical and not made:
-            ends = _ends(codec.encoder.binnings_[name], bool(learned), visible)
-            if values := [_value(column, value) for end, value in ends.items() if end.startswith("smeared")]:
-                spikes[name] = values
-        kind = "category" if categorical else "date" if isinstance(column, Datetime) else "number"
-        columns.append(
-            ColumnSummary(
-                name,
-                "target" if name in codec.targets else kind,
-                learned,
-                None if categorical else column.bounds,
-                len(column.categories) if categorical else None,
-                None if made else others.get(name),
-                None if math.isnan(error) else float(error),
-                None if math.isnan(error) else float(100 * error / max(n_counted, 1.0)),
-                tuple(ends),
-            )
-        )
+        error = math.nan
+        if errors is not None:
+            error = errors.one_way[position[column.name]] if column.name in position else errors.of_class
+        summary, values = _column_of(column, codec, others, error, n_counted, visible)
+        columns.append(summary)
+        if values:
+            spikes[column.name] = values
     kept, again = None, {}
     if codec.learned and "schema" in noise:
         schema = codec.encoder.schema_
@@ -235,6 +214,32 @@ def summarize(model, card: PrivacyCard, importance=None):
         again = {"_again": (noise["categories"], delta, card.relation)} if twice else {}
     what = {"counted": "units", "n_counted": n_counted} if counts_units else {}
     return FitSummary(tuple(columns), n_rows, kept, spikes, **what, **again)
+
+
+def _column_of(column, codec, others, error, n_counted, visible):
+    """Summary of a column, and the values at its ends that are smeared over their bins."""
+    name, made = column.name, codec.construction is not None and column.name in codec.construction.constructed
+    learned = None if codec.learned is None else name in codec.learned
+    if made and learned is not None:
+        # its bounds or categories follow from what was learned of others
+        learned = not codec.construction.table[name].complete
+    categorical, ends = isinstance(column, Categorical | Boolean), {}
+    if not categorical and not made:
+        ends = _ends(codec.encoder.binnings_[name], bool(learned), visible)
+    kind = "category" if categorical else "date" if isinstance(column, Datetime) else "number"
+    known = not made and not math.isnan(error)
+    summary = ColumnSummary(
+        name,
+        "target" if name in codec.targets else kind,
+        learned,
+        None if categorical else column.bounds,
+        len(column.categories) if categorical else None,
+        None if made else others.get(name),
+        float(error) if known else None,
+        float(100 * error / max(n_counted, 1.0)) if known else None,
+        tuple(ends),
+    )
+    return summary, [_value(column, value) for end, value in ends.items() if end.startswith("smeared")]
 
 
 def _n_units(model):

@@ -310,8 +310,8 @@ def _with_steps(constraint, schema, steps, kept):
 
 
 def _with_condition(constraint, schema, steps, kept):
-    tree, steps, whole = constraint.tree, list(steps), True
-    for part in tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]:
+    steps, whole = list(steps), True
+    for part in _conjuncts(constraint.tree):
         if not isinstance(part, ast.Compare):
             whole = False
             continue
@@ -326,6 +326,11 @@ def _with_condition(constraint, schema, steps, kept):
     return steps, whole
 
 
+def _conjuncts(tree):
+    """The conditions all of which a condition asks for."""
+    return tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
+
+
 def check_equalities(construction):
     """Refuse, by public facts alone, an equality of numbers that is not constructed: no row that is drawn satisfies it.
 
@@ -336,8 +341,7 @@ def check_equalities(construction):
         constraint = read_constraint(text, schema.names)
         if not isinstance(constraint, RowConstraint):
             continue
-        tree = constraint.tree
-        for part in tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]:
+        for part in _conjuncts(constraint.tree):
             if not isinstance(part, ast.Compare) or not all(isinstance(op, ast.Eq) for op in part.ops):
                 continue
             names = set(constraint.columns_in(part))

@@ -57,9 +57,7 @@ class LevelGroups:
         -------
         array of shape (n_rows,), intp
         """
-        codes, group, mass = np.asarray(codes), np.array(self.group), np.array(self.mass)
-        empty = np.bincount(group, mass, self.n_groups) <= 0
-        mass = np.where(empty[group], 1.0, mass)  # a group that is empty by its counts is uniform
+        codes, (group, mass) = np.asarray(codes), self._filled(1.0)
         order = np.lexsort((mass > 0, group))  # a level without mass comes before those that have some
         total = np.concatenate([[0.0], np.cumsum(mass[order])])
         ends = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=self.n_groups))])
@@ -75,12 +73,16 @@ class LevelGroups:
         shares : array of shape (n_levels,)
             Share of each level that fulfils it.
         """
-        shares, group, mass = np.asarray(shares, dtype=np.float64), np.array(self.group), np.array(self.mass)
-        empty = np.bincount(group, mass, self.n_groups) <= 0
-        mass = np.where(empty[group], 1e-12, mass)
-        kept = mass * shares
+        group, mass = self._filled(1e-12)
+        kept = mass * np.asarray(shares, dtype=np.float64)
         share = np.bincount(group, kept, self.n_groups) / np.bincount(group, mass, self.n_groups)
         return share, LevelGroups(self.group, tuple((kept / max(kept.sum(), 1e-300)).tolist()))
+
+    def _filled(self, value):
+        """Group and probability of each level; a group that is empty by its counts is uniform, of this value."""
+        group, mass = np.array(self.group), np.array(self.mass)
+        empty = np.bincount(group, mass, self.n_groups) <= 0
+        return group, np.where(empty[group], value, mass)
 
     def to_dict(self) -> dict:
         """Return the groups as plain lists."""

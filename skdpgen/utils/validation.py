@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import fields
 from numbers import Integral, Real
@@ -45,6 +46,7 @@ __all__ = [
     "is_finite",
     "is_unicode",
     "num_samples",
+    "physical_memory",
     "python_value",
     "validate_data",
     "validate_rows",
@@ -176,6 +178,15 @@ def check_model_size(numbers, **sizes):
             "them; "
             "nothing was charged"
         )
+
+
+def physical_memory():
+    """Return the bytes of memory of this machine, or None where the system does not tell."""
+    try:
+        pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return None
+    return pages * size if pages > 0 and size > 0 else None
 
 
 def is_extension(values):

@@ -9,7 +9,7 @@ from skdpgen import MomentSynthesizer, PrivacyAccountant, Schema
 from skdpgen.data import frames
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Boolean, Categorical
-from skdpgen.utils.memory import physical_memory
+from skdpgen.utils.validation import physical_memory
 
 # sixty columns, each of as many categories as are modelled without groups
 NAMES = [f"c{i}" for i in range(60)]

@@ -165,22 +165,27 @@ def test_groups_in_one_pass_equal_reference(path):
     assert any(a.abs().max() > 0 for a in fast)
 
 
-def test_the_sum_is_that_of_clipped_terms_by_hand():
-    torch.manual_seed(0)
-    module, plan = Wide(), make_plan(2)
-    x, labels = torch.randn(7, 3), [0, 1, 1, 0, 1, 1, 0]
+def sum_by_hand(module, terms, plan):
+    """Sum of the gradients of terms (loss, bound, weight), each clipped to its bound."""
     expected = [torch.zeros_like(p) for p in module.parameters()]
-    terms = [(module(row[None])[0], 0.3, 1.0) for row in x]
-    for j in range(2):
-        rows = x[np.array(labels) == j]
-        terms.append((module.group_losses(rows[None], torch.ones(1, len(rows)))[0], 0.07, 4.0))
     for loss, bound, weight in terms:
         gradient = torch.autograd.grad(loss, list(module.parameters()), allow_unused=True)
         gradient = [torch.zeros_like(p) if g is None else g for p, g in zip(module.parameters(), gradient)]
         norm = float(torch.cat([g.flatten() for g in gradient]).norm())
         for out, g in zip(expected, gradient):
             out += g * weight * min(1.0, bound / (1 + plan.slack) / norm)
-    for a, b in zip(aggregate(module, x, labels, plan).value, expected):
+    return expected
+
+
+def test_the_sum_is_that_of_clipped_terms_by_hand():
+    torch.manual_seed(0)
+    module, plan = Wide(), make_plan(2)
+    x, labels = torch.randn(7, 3), [0, 1, 1, 0, 1, 1, 0]
+    terms = [(module(row[None])[0], 0.3, 1.0) for row in x]
+    for j in range(2):
+        rows = x[np.array(labels) == j]
+        terms.append((module.group_losses(rows[None], torch.ones(1, len(rows)))[0], 0.07, 4.0))
+    for a, b in zip(aggregate(module, x, labels, plan).value, sum_by_hand(module, terms, plan)):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdpgen.generators.shared_gaussians import hides_shapes, shared_latents, shrink_centers
+from skdpgen.generators.gaussians import hides_shapes, shared_latents, shrink_centers
 from skdpgen.mechanisms import Moments
 
 

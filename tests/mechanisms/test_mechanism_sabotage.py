@@ -136,7 +136,7 @@ def test_a_wrong_difference_of_two_rows_is_caught(monkeypatch, test, difference)
 @pytest.mark.parametrize("relation", [AR, RO])
 def test_class_sums_that_are_not_paid_are_caught(monkeypatch, relation):
     """The shared second moments are paid for alone."""
-    module = _module("_shared_moments")
+    module = _module("_moments")
     shipped = module.class_moments
 
     def cheap(*arguments, **options):

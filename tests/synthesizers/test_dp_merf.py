@@ -290,6 +290,15 @@ def test_no_parameter_of_the_generator_is_inert(rng, name, value):
     assert not np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("sizes", [(200, 200), [200, 200], np.array([200, 200])])
+def test_the_default_sizes_are_no_contradiction_to_images_however_they_are_written(rng, sizes):
+    X = rng.random((50, 64))
+    plan = DPMERFSynthesizer(bounds=(0, 1), image_shape=(8, 8), hidden_layer_sizes=sizes).plan(X)
+    assert plan.noise_multipliers["embedding"] > 0
+    with pytest.raises(ValueError, match="used only with image_shape=None"):
+        DPMERFSynthesizer(bounds=(0, 1), image_shape=(8, 8), hidden_layer_sizes=[*sizes, 200]).plan(X)
+
+
 def test_numbers_of_y_are_refused_beside_images(rng):
     books = skdpgen.PrivacyAccountant(10.0)
     with pytest.raises(InvalidInputError, match="y must be classes"):

@@ -13,9 +13,9 @@ import torch
 from _claims import RELATIONS, assert_sensitivity
 from _flat import make_flat
 from sklearn.datasets import load_digits
+from test_subclusters import image_rows
 
 from skdpgen import ImageFeatures, LatentMixture, P3GMSynthesizer, PrivacyAccountant, load
-from skdpgen.data.arrays import ArrayRows
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators import refined_images
 from skdpgen.generators.gaussians import ClassLatents
@@ -24,10 +24,9 @@ from skdpgen.mechanisms import Moments, exact_value
 from skdpgen.mixture import GaussianMixtureParameters
 from skdpgen.nn import _wavelets
 from skdpgen.nn._wavelets import WaveletFeatures, move_to_features, wavelet_features
-from skdpgen.synthesizers import _image_features
-from skdpgen.synthesizers._image_features import feature_moments
+from skdpgen.synthesizers import _array_model
+from skdpgen.synthesizers._array_model import feature_moments
 from skdpgen.testing import seeded_noise
-from skdpgen.utils.noise import make_noise_generator
 
 SHAPE, D = (4, 5), 20
 FACTS = {"bounds": (0, 16), "l2_bound": 8.0, "classes": range(10), "image_shape": (8, 8)}
@@ -55,11 +54,7 @@ def _space(radius=0.2):
 
 
 def _query(X, y, radius=0.2, apart=True):
-    public = {"bounds": (0, 1), "l2_bound": 4.0, "classes": [0, 1], "target_type": None, "image_shape": SHAPE}
-    rows = ArrayRows(np.asarray(X, dtype=np.float64), np.minimum(y, 1), on_invalid="clip", **public)
-    codec = rows.learn({}, 0.0, make_noise_generator("fast"), "add_or_remove_one", n_frequencies=3)
-    rows.codes = np.where(np.asarray(y) > 1, -1, y)  # as of a class that was not learned
-    return feature_moments(rows, codec, _space(radius), apart=apart)
+    return feature_moments(*image_rows(X, y, SHAPE), _space(radius), apart=apart)
 
 
 # ---- the features --------------------------------------------------------------------------------------------------
@@ -247,8 +242,8 @@ def test_second_moments_of_each_class_are_released_where_the_noise_does_not_hide
     digits, few, monkeypatch, epsilon, rows_apart, apart
 ):
     kept = {}
-    monkeypatch.setattr(_image_features, "_ROWS_APART", rows_apart)
-    monkeypatch.setattr(_image_features, "feature_moments", lambda *a, **k: kept.update(k) or feature_moments(*a, **k))
+    monkeypatch.setattr(_array_model, "_ROWS_APART", rows_apart)
+    monkeypatch.setattr(_array_model, "feature_moments", lambda *a, **k: kept.update(k) or feature_moments(*a, **k))
     with seeded_noise(1, quiet=True):
         synth = make_flat(P3GMSynthesizer, epsilon, decoder="features", **DIGITS).fit(*digits)
     assert kept["apart"] == apart
@@ -453,9 +448,8 @@ def test_auto_decides_by_public_facts(digits, few):
 
 
 def test_without_noise_nothing_hides_the_moments_of_features(digits, few, monkeypatch):
-    kept = {}
-    real = _image_features.class_latents
-    monkeypatch.setattr(_image_features, "class_latents", lambda *a: kept.setdefault("latents", real(*a)))
+    kept, real = [], _array_model.class_latents
+    monkeypatch.setattr(_array_model, "class_latents", lambda *a: kept.append(real(*a)) or kept[-1])
     with seeded_noise(1, quiet=True):
         make_flat(P3GMSynthesizer, np.inf, decoder="features", **DIGITS).fit(*digits)
-    np.testing.assert_allclose(kept["latents"].counts, np.bincount(digits[1]))
+    np.testing.assert_allclose(kept[-1].counts, np.bincount(digits[1]))

@@ -27,8 +27,7 @@ from skdpgen.mechanisms import add_gaussian, count_votes
 from skdpgen.nn import _teachers
 from skdpgen.nn._gan import DiscriminatorModule
 from skdpgen.nn._generators import ConditionalGenerator
-from skdpgen.nn._student import train_by_votes
-from skdpgen.nn._teachers import Teachers, rows_by_subset
+from skdpgen.nn._teachers import Teachers, rows_by_subset, train_by_votes
 from skdpgen.synthesizers import _pategan
 from skdpgen.tabular import Categorical, Numeric, Schema
 

@@ -31,9 +31,10 @@ MIXTURE = GaussianMixtureParameters(
 )
 
 
-def _rows(X, y):
+def image_rows(X, y, shape=SHAPE):
+    """Rows of images of two classes, of which others are in none, and their codec; nothing of them is learned."""
     y = np.asarray(y)
-    public = {"bounds": (0, 1), "l2_bound": 4.0, "classes": [0, 1], "target_type": None, "image_shape": SHAPE}
+    public = {"bounds": (0, 1), "l2_bound": 4.0, "classes": [0, 1], "target_type": None, "image_shape": shape}
     rows = ArrayRows(np.asarray(X, dtype=np.float64), np.minimum(y, 1), on_invalid="clip", **public)
     codec = rows.learn({}, 0.0, make_noise_generator("fast"), "add_or_remove_one", n_frequencies=3)
     rows.codes = np.where(y > 1, -1, y)  # as of a class that was not learned
@@ -41,7 +42,7 @@ def _rows(X, y):
 
 
 def _query(X, y, n_signs=2):
-    rows, codec = _rows(X, y)
+    rows, codec = image_rows(X, y)
     return subcluster_moments(rows, codec, SPACE, MIXTURE, n_signs)
 
 
@@ -51,7 +52,7 @@ def _image(latent):
 
 def test_cells_are_the_sides_of_the_leading_directions_of_the_class_and_none_for_other_rows():
     latents = [(0, 0, 0.2), (0, 0, -0.2), (0.2, 0.2, 0), (0.2, -0.2, 0), (0, 0, 0)]
-    rows, codec = _rows([_image(z) for z in latents], [0, 0, 1, 1, 2])
+    rows, codec = image_rows([_image(z) for z in latents], [0, 0, 1, 1, 2])
     leading = np.linalg.eigh(MIXTURE.covariances)[1][:, :, 2:]
     codes = subcluster_codes(rows, codec, SPACE, MIXTURE.means, leading)
     sides = (np.sign(leading[[0, 0, 1, 1], [2, 2, 1, 1], 0]) * [1, -1, 1, -1] > 0).astype(int)
