@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
+import pandas as pd
 
-from .._parameters import UNIT_CONSTRAINTS
+from .._parameters import DPSGD, UNIT_CONSTRAINTS, flat_parameters
 from ..data.validation import read_vectors
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
@@ -18,9 +19,16 @@ from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_size
 
 __all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
 
-# Of rows and of images: number of generated ones in a step, and decay of the average of the generator's parameters.
+# Of rows and of images: number of generated ones in a step.
 _GENERATED_ROWS, _GENERATED_IMAGES = 256, 128
-_AVERAGE, _AVERAGE_OF_IMAGES = 0.99, 0.999
+# Decay of the average of the generator's parameters: of arrays, of images and of tables.
+_AVERAGE, _AVERAGE_OF_IMAGES, _AVERAGE_OF_TABLES = 0.99, 0.999, 0.995
+# Decay of the discriminator's weights, of tables: its noise is forgotten after about 1 / (rate * decay) steps. See
+# benchmarks/FINDINGS.md.
+_WEIGHT_DECAY_OF_TABLES = 0.5
+# What None stands for: of arrays and presets, and of tables.
+_OF_ARRAYS = {"sampling_rate": 0.01, "steps": 3000, "learning_rate": 0.005, "generator_learning_rate": 0.001}
+_OF_TABLES = {"sampling_rate": 0.06, "steps": 1500, "learning_rate": 0.02, "generator_learning_rate": 0.002}
 # Numbers in memory for each parameter: itself, its gradient, two averages of Adam and the generator's own average.
 _COPIES = 5
 
@@ -56,6 +64,10 @@ class GANSettings:
         Steps of the discriminator for each of the generator.
     learning_rates : tuple of two floats
         Of the discriminator and of the generator.
+    weight_decay : float
+        Of the discriminator (AdamW); 0 is Adam.
+    average : float
+        Decay of the average of the generator's parameters.
     training : Training
     network : Network
     """
@@ -66,6 +78,8 @@ class GANSettings:
     image_shape: tuple | None
     n_critic: int
     learning_rates: tuple
+    weight_decay: float
+    average: float
     training: Training
     network: Network
 
@@ -76,8 +90,8 @@ def _preset(name):
     return PRESETS[name]
 
 
-def gan_settings(given, seed):
-    """Return the `GANSettings` of resolved parameters of a synthesizer.
+def gan_settings(given, seed, *, table):
+    """Return the `GANSettings` of resolved parameters of a synthesizer; `table` says whether rows are a DataFrame.
 
     Raises
     ------
@@ -90,12 +104,18 @@ def gan_settings(given, seed):
     for name, widths in sizes.items():
         numbers = sum(a * b for a, b in zip((given["n_components"], *widths), (*widths, 1)))
         check_model_size(numbers, n_components=given["n_components"], **{name: widths})
+    of_table = table and given["preset"] is None
+    usual = _OF_TABLES if of_table else _OF_ARRAYS
+    given = {name: usual.get(name) if value is None else value for name, value in given.items()}
+    average = _AVERAGE if given["image_shape"] is None else _AVERAGE_OF_IMAGES
     return GANSettings(
         given["n_components"],
         *sizes.values(),
         None if given["image_shape"] is None else as_sizes(given["image_shape"], "image_shape"),
         given["n_critic"],
         (given["learning_rate"], given["generator_learning_rate"]),
+        _WEIGHT_DECAY_OF_TABLES if of_table else 0.0,
+        _AVERAGE_OF_TABLES if of_table else average,
         Training(given["sampling_rate"], given["steps"], given["gradient_bound"]),
         Network.of(given, seed),
     )
@@ -126,8 +146,9 @@ class DPCGANSynthesizer(BaseSynthesizer):
         Widths of the hidden layers; `generator_sizes` not with `image_shape`. A smaller discriminator has less noise.
     n_critic : int, default=1
         Steps of the discriminator for each of the generator: they cost privacy, and those of the generator do not.
-    learning_rate, generator_learning_rate : float, default=0.005 and 0.001
-        Learning rates of Adam, of the discriminator and of the generator.
+    learning_rate, generator_learning_rate : float or None, default=None
+        Learning rates of Adam, of the discriminator and of the generator. None: .02 and .002 of tables, .005 and .001
+        of arrays and with a `preset`.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` both networks are
         conditional on the class; a numeric one is a column like the others.
@@ -138,8 +159,9 @@ class DPCGANSynthesizer(BaseSynthesizer):
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
     training : DPSGD or None, default=None
-        Training of the discriminator. Default: 3000 steps at a `sampling_rate` of .01 and a `gradient_bound` of 1, to
-        which the gradient of all parameters together is clipped. It takes no `net` and no `warm_start_steps`.
+        Training of the discriminator. Default: 1500 steps at a `sampling_rate` of .06 of tables, 3000 at .01 of arrays,
+        and a `gradient_bound` of 1, to which the gradient of all parameters together is clipped. It takes no `net` and
+        no `warm_start_steps`.
     preset : {"paper/mnist", "paper/fashion_mnist"} or None, default=None
         Networks and steps of the paper, charged at their true cost; without its decaying rate of plain SGD.
     unit, max_rows_per_unit
@@ -209,9 +231,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
 
     _model_class = GeneratorModel
     _training_defaults = {
-        **dict.fromkeys(("batch_size", "epochs")),
-        "sampling_rate": 0.01,
-        "steps": 3000,
+        **dict.fromkeys(("batch_size", "epochs", "sampling_rate", "steps")),  # None: by the kind of rows
         "gradient_bound": 1.0,
         "device": "cpu",
     }
@@ -224,8 +244,8 @@ class DPCGANSynthesizer(BaseSynthesizer):
         "generator_sizes": ["array-like"],
         "discriminator_sizes": ["array-like"],
         "n_critic": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
-        "generator_learning_rate": [Interval(Real, 1e-12, 1, closed="both")],
+        "learning_rate": [Interval(Real, 1e-12, 1, closed="both"), None],
+        "generator_learning_rate": [Interval(Real, 1e-12, 1, closed="both"), None],
         "preset": [str, None],
     }
 
@@ -240,8 +260,8 @@ class DPCGANSynthesizer(BaseSynthesizer):
         generator_sizes=(256,),
         discriminator_sizes=(128,),
         n_critic=1,
-        learning_rate=0.005,
-        generator_learning_rate=0.001,
+        learning_rate=None,
+        generator_learning_rate=None,
         target=None,
         schema=None,
         classes=None,
@@ -274,7 +294,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve(presets=_preset, acts=_ACTS)
-        settings = gan_settings(parameters, self._seed())
+        settings = gan_settings(parameters, self._seed(), table=isinstance(X, pd.DataFrame))
         rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
         sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
         training = resolve_sampling(settings.training, len(rows), relation, **sizes)
@@ -287,14 +307,27 @@ class DPCGANSynthesizer(BaseSynthesizer):
     def _release(self, rows, settings, fit):
         return fit_dpcgan_model(rows, settings, fit)
 
+    def _card_parameters(self):
+        parameters, flat = super()._card_parameters(), flat_parameters(self)
+        if all(flat[name] is None for name in ("preset", "batch_size", "epochs")):
+            usual = _OF_TABLES if self.model_.kind == "frame" else _OF_ARRAYS
+            training = {name: flat[name] for name in self._training_defaults}
+            stated = {name: usual.get(name) if value is None else value for name, value in training.items()}
+            parameters["training"] = DPSGD(**stated)
+        return parameters
+
 
 # ---- networks -----------------------------------------------------------------------------------------------------
 def _make_net(settings, n_features, n_labels, *, plan=None, callbacks=(), progress_text=""):
+    import torch
+
     from ..nn import DPNet
     from ..nn._gan import ADAM_BETAS, DiscriminatorModule
 
     def default():
         options = {"lr": settings.learning_rates[0], "optimizer__betas": ADAM_BETAS}
+        if settings.weight_decay:
+            options |= {"optimizer": torch.optim.AdamW, "optimizer__weight_decay": settings.weight_decay}
         return DPNet(DiscriminatorModule, callbacks=list(callbacks), **options)
 
     sizes = {"n_hidden": settings.discriminator_sizes, "image_shape": settings.image_shape}
@@ -359,7 +392,7 @@ def fit_dpcgan_model(rows, settings, fit):
     adversary = GeneratorTraining(
         generator, weights, n_critic=settings.n_critic, learning_rate=settings.learning_rates[1],
         n_rows=_GENERATED_IMAGES if images else _GENERATED_ROWS, seed=settings.network.seed,
-        average=_AVERAGE_OF_IMAGES if images else _AVERAGE,
+        average=settings.average,
     )  # fmt: skip
     net = _make_net(
         settings, x.shape[1], codec.n_classes, plan=fit.cover(plan), callbacks=[("generator", adversary)],
