@@ -19,11 +19,11 @@ from torch import nn
 from skdpgen import DP2VAESynthesizer, P3GMSynthesizer, PrivacyAccountant, SubsetSGD, load
 from skdpgen.accounting import describe_event, epsilon_pld
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError, UtilityWarning
+from skdpgen.generators.leading import LeadingDirections
 from skdpgen.nn import _dp2vae
 from skdpgen.nn._dp2vae_training import EncoderStack, SubsetRows
 from skdpgen.synthesizers import _dp2vae as _dp2vae_estimator
 from skdpgen.synthesizers import _dp2vae_model
-from skdpgen.synthesizers._dp2vae_model import rows_and_latents
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 
@@ -45,6 +45,17 @@ def _frame(n=300):
         {"size": rng.normal(size=n), "kind": rng.choice(["a", "b", "c"], n), "old": rng.random(n) < 0.5}
     )
     return frame.assign(person=rng.permutation(10**6)[:n])
+
+
+class _Own(nn.Module):
+    """A network of one's own."""
+
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(n_in, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, n_out))
+
+    def forward(self, x, label):
+        return self.body(torch.cat([x, label], dim=-1))
 
 
 def test_images_and_their_classes_come_back():
@@ -129,7 +140,9 @@ def test_fewer_releases_where_more_is_declared():
 def test_latents_are_the_widest_directions_of_the_rows_drawn_from_them():
     released = P3GMSynthesizer(20.0, bounds=(0, 16), classes=range(10)).fit(X, Y).model_
     components = np.arange(4000) % 10
-    x, latents = rows_and_latents(released.generator, components, 6, np.random.default_rng(0))
+    leading = LeadingDirections.of(released.generator, 6)
+    x, latents, drawn = leading.sample(components, np.random.default_rng(0))
+    np.testing.assert_array_equal(drawn // released.generator.per_class, components)
     assert x.shape == (4000, 64)
     assert latents.shape == (4000, 6)
     np.testing.assert_allclose(latents.mean(axis=0), 0, atol=0.1)
@@ -141,7 +154,9 @@ def test_latents_are_the_widest_directions_of_the_rows_drawn_from_them():
     drawn = released.generator.sample(components, np.random.default_rng(1))
     np.testing.assert_allclose(x.mean(axis=0), drawn.mean(axis=0), atol=0.05)
     np.testing.assert_allclose(x.var(axis=0), drawn.var(axis=0), atol=0.03)
-    assert rows_and_latents(released.generator, components[:20], 99, np.random.default_rng(0))[1].shape == (20, 99)
+    more = LeadingDirections.of(released.generator, 99).sample(components[:20], np.random.default_rng(0))
+    assert more[1].shape == (20, 99)
+    np.testing.assert_allclose(more[0], np.clip(more[0], *released.codec.box))
 
 
 def test_a_start_from_moments_draws_digits_that_a_random_start_cannot():
@@ -157,6 +172,132 @@ def test_a_start_from_moments_draws_digits_that_a_random_start_cannot():
     )
     images, labels = random.fit(X, Y).sample(1000)
     assert score > 0.75 > LogisticRegression(max_iter=300).fit(images / 16, labels).score(X / 16, Y)
+
+
+# ---- images: a network shifts the means of released Gaussians -----------------------------------------------------
+LARGE = np.kron(X.reshape(-1, 8, 8), np.ones((1, 2, 2))).reshape(len(X), -1)
+PUBLIC_LARGE = {"bounds": (0, 16), "classes": range(10), "image_shape": (16, 16), "l2_bound": 16.0}
+
+
+def _large(epsilon=10.0, **parameters):
+    return make_flat(DP2VAESynthesizer, epsilon, **{**SMALL, **PUBLIC_LARGE, "warm_start_steps": 5, **parameters})
+
+
+def _shift_of_nothing(model):
+    """The model as it was before stage 2: its network adds nothing."""
+    with torch.no_grad():
+        for p in model.decoder.network.parameters():
+            p.zero_()
+    return model
+
+
+@pytest.mark.parametrize(
+    ("parameters", "labels"),
+    [
+        ({}, "mean, norm, moments, greys, cells, features, decoder"),
+        ({"epsilon": 0.3}, "mean, norm, moments, greys, features, decoder"),
+        ({"budget_split": {"moments": 1, "decoder": 1}}, "mean, norm, moments, greys, cells, decoder"),
+        ({"architecture": (_Own(256 + 10, 4), "auto")}, "mean, norm, moments, greys, features, decoder"),
+        ({"architecture": ("auto", _Own(2 + 10, 256))}, "mean, norm, moments, greys, decoder"),
+        ({"warm_start_steps": 0, "l2_bound": None}, "counts, decoder"),
+    ],
+)
+def test_images_release_what_their_decoder_needs(parameters, labels):
+    model = _large(**parameters)
+    planned = model.plan(LARGE, Y)
+    assert planned.label.endswith(f": {labels}")
+    fitted = model.fit(LARGE, Y)
+    assert fitted.accountant_.charges[0].label == planned.label
+    assert fitted.card_.verify()["fit"]["epsilon"] <= model.epsilon
+    assert (fitted.model_.leading is None) == ("features" not in labels and "cells" not in labels)
+    images, digits = fitted.sample(30)
+    assert images.shape == (30, 256)
+    assert np.isfinite(fitted.score(LARGE[:40], Y[:40]))
+    assert np.isfinite(fitted.score(LARGE[:40]))
+    assert set(digits) <= set(range(10))
+
+
+def test_stage_2_begins_with_the_released_gaussians():
+    fitted = _large(budget_split={"moments": 1, "decoder": 1}).fit(LARGE, Y)
+    model = _shift_of_nothing(fitted.model_)
+    drawn = model.draw(np.arange(3000) % 10, np.random.default_rng(0))
+    released = model.leading.generator.sample(np.arange(3000) % 10, np.random.default_rng(1))
+    width = np.maximum(np.ptp(released, axis=0), 1e-9)
+    assert np.abs(drawn.mean(axis=0) - released.mean(axis=0)).max() < 0.15 * width.max()
+    np.testing.assert_allclose(drawn.var(axis=0).sum(), released.var(axis=0).sum(), rtol=0.1)
+
+
+def test_the_output_of_the_decoder_is_the_mean_of_what_is_drawn_given_the_latents():
+    model = _large(epsilon=1000.0, budget_split={"moments": 1, "decoder": 1}).fit(LARGE, Y).model_
+    generator = model.leading.generator
+    generator.cleaned, generator.dither = None, np.zeros_like(generator.dither)
+    model.decoder = _dp2vae_model.released_decoder(model.leading, model.decoder.network)
+    with torch.no_grad():
+        for p in model.decoder.network.parameters():
+            p.uniform_(-0.2, 0.2)
+    (low, high), k = model.codec.box, 7
+    latent = np.array([[0.5, -1.0]], dtype=np.float32)
+    many = LeadingDirections(generator, model.leading.directions)
+    fixed = np.repeat(latent, 20_000, axis=0)
+
+    class Same:
+        """Latents that are all the same, and chance for the rest."""
+
+        rng, first = np.random.default_rng(0), True
+
+        def standard_normal(self, shape):
+            found = self.rng.standard_normal(shape)
+            if self.first:
+                found, self.first = fixed.astype(np.float64), False
+            return found
+
+        def random(self, n):
+            return np.full(n, 0.0)  # the first component of the class
+
+    drawn, _, components = many.sample(np.full(len(fixed), k), Same(), model._shift)
+    assert set(components) == {k * generator.per_class}
+    mean = ((drawn - low) / (high - low)).mean(axis=0)
+    output = 1 / (1 + np.exp(-model._decode(latent, components[:1])[0].astype(np.float64)))
+    np.testing.assert_allclose(output, 0.01 + 0.98 * mean, atol=0.02)
+
+
+def test_rows_get_the_component_whose_mean_is_nearest_whoever_else_is_there():
+    fitted = _large(epsilon=1000.0).fit(LARGE, Y)
+    leading, codec = fitted.model_.leading, fitted.model_.codec
+    low, high = codec.box
+    x = ((codec.scale(LARGE) - low) / (high - low)).astype(np.float32)
+    classes = np.where(np.arange(len(Y)) % 50, Y, -1)
+    found = leading.nearest(x, classes)
+    each = leading.generator.per_class
+    assert each > 1
+    assert len(set(found)) > 10
+    np.testing.assert_array_equal(np.where(found < 0, -1, found // each), classes)
+    means = (leading.generator.component_means - low) / (high - low)
+    gaps = np.square(x[:, None, :] - np.clip(means, 0, 1)[None]).sum(axis=2)
+    known = classes >= 0
+    own = gaps[np.arange(len(x))[:, None], np.maximum(classes, 0)[:, None] * each + np.arange(each)]
+    np.testing.assert_allclose(gaps[np.arange(len(x)), found][known], own.min(axis=1)[known], atol=1e-3)
+    order = np.random.default_rng(0).permutation(len(x))[:501]
+    np.testing.assert_array_equal(leading.nearest(x[order], classes[order]), found[order])
+
+
+def test_images_of_several_gaussians_a_class_come_back_from_a_file(tmp_path):
+    fitted = _large(epsilon=1000.0).fit(LARGE, Y)
+    assert fitted.model_.leading.generator.per_class > 1
+    fitted.save(tmp_path / "m.safetensors")
+    again = load(tmp_path / "m.safetensors")
+    for one, other in zip(fitted.sample(20, random_state=0), again.sample(20, random_state=0)):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(again.score(LARGE[:30], Y[:30]), fitted.score(LARGE[:30], Y[:30]))
+    state = fitted.model_.to_state()
+    for name, value in (
+        ("directions", state["directions"][:, :, :1]),
+        ("directions", np.full_like(state["directions"], np.nan)),
+        ("generator_kind", "net"),
+        ("n_latent", 3),
+    ):
+        with pytest.raises((ValueError, KeyError, RuntimeError)):
+            _dp2vae_model.DP2VAEModel.from_state({**state, name: value})
 
 
 # ---- encoders are gone --------------------------------------------------------------------------------------------
@@ -231,15 +372,6 @@ def test_a_saved_model_samples_the_same(tmp_path):
 
 
 # ---- networks of one's own ----------------------------------------------------------------------------------------
-class _Own(nn.Module):
-    def __init__(self, n_in, n_out):
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(n_in, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, n_out))
-
-    def forward(self, x, label):
-        return self.body(torch.cat([x, label], dim=-1))
-
-
 def test_networks_of_ones_own_are_copied_and_cannot_be_saved(tmp_path):
     encoder, decoder = _Own(64 + 10, 4), _Own(2 + 10, 64)
     before = [p.detach().clone() for net in (encoder, decoder) for p in net.parameters()]
@@ -260,7 +392,17 @@ SHARED = _Own(3, 3)
     [
         ({"subsets_per_step": 21}, "more than"),
         ({"sampler": "one_of_k", "subsets_per_step": 2}, "no sound cost"),
-        ({"budget_split": {"moments": 1, "decoder": 0}}, "two positive shares"),
+        ({"budget_split": {"moments": 1, "decoder": 0}}, "positive shares"),
+        ({"budget_split": {"moments": 1, "features": 1e-9, "decoder": 1}}, "a millionth"),
+        ({"budget_split": {"features": 1}, "warm_start_steps": 0}, "used only with warm_start_steps"),
+        ({"budget_split": {"moments": 1, "features": 1, "decoder": 1}, "image_shape": None}, "give image_shape="),
+        (
+            {
+                "budget_split": {"moments": 1, "features": 1, "decoder": 1},
+                "architecture": ("auto", _Own(2 + 10, 64)),
+            },
+            "no decoder of your own",
+        ),
         ({"architecture": ("auto", nn.Sequential(nn.Linear(12, 64), nn.BatchNorm1d(64)))}, "GroupNorm"),
         ({"architecture": (SHARED, SHARED)}, "common to all encoders"),
         ({"architecture": ("auto", _Own(2 + 10, 7))}, "must give 64 numbers"),
