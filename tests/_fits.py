@@ -210,6 +210,17 @@ FITS = {
         Y,
     ),
     "arrays, subsets": lambda: (_subsets(warm_start_steps=2), X, Y),
+    # so little noise that classes are cut in two
+    "images, subsets": lambda: (
+        _subsets(
+            epsilon=100.0,
+            warm_start_steps=2,
+            image_shape=(1, 3),
+            budget_split={"moments": 1, "features": 1, "decoder": 1},
+        ),
+        X,
+        Y,
+    ),
     "arrays, one subset a step": lambda: (
         _subsets(warm_start_steps=0, sampler="one_of_k", encoder_update="on_query", neighboring="replace_one"),
         X,

@@ -307,6 +307,9 @@ def _dpvae(**parameters):
     return make_flat(DPVAESynthesizer, **{**shared, **parameters})
 
 
+_FROM_FEATURES = {"warm_start_steps": 2, "budget_split": {"moments": 1, "features": 1, "decoder": 1}}
+
+
 def _dp2vae(**parameters):
     shared = {"n_subsets": 5, "pretrain_steps": 1, "steps": 2, "n_components": 2, "batch_size": 4}
     shared["warm_start_steps"] = 1
@@ -443,6 +446,9 @@ CASES = {
     "termwise net from moments, replace_one": Case(_privae("mmd", neighboring=REPLACE, **_MOMENTS), "array"),
     "subsets": Case(_dp2vae(), "array, classes"),
     "subsets of images": Case(_dp2vae(**_PIXELS), "images, classes"),
+    "subsets of images from moments": Case(
+        _dp2vae(**_PIXELS, epsilon=400.0, bounds=(0, 16), **_FROM_FEATURES), "images, classes"
+    ),
     "subsets, one a step, replace_one": Case(
         _dp2vae(warm_start_steps=0, sampler="one_of_k", encoder_update="on_query", neighboring=REPLACE), "array"
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_dp2vae as estimator
 import test_dp2vae_training as training
 import test_subset_events as events
 import test_subsets as subsets
@@ -13,9 +14,10 @@ from _sabotage import Claim, after, assert_caught, before, mutant_ids
 from skdpgen.accounting import _subset_sampling as subset_sampling
 from skdpgen.dpsgd import _subsets as subsets_module
 from skdpgen.dpsgd._subsets import SubsetPlan
+from skdpgen.generators.leading import LeadingDirections
 from skdpgen.nn import _dp2vae_training as stage_1
 from skdpgen.nn import _dp2vae_training as stage_2
-from skdpgen.synthesizers import _dp2vae_model, _vae_model
+from skdpgen.synthesizers import _array_model, _dp2vae_model, _vae_model
 
 SENSITIVITY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "frozen")
 ON_QUERY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "on_query")
@@ -31,9 +33,15 @@ STATE = {p: Claim(training.two_index_sequences_give_equal_encoders, p) for p in 
 SCHEDULE = Claim(training.test_a_round_robin_refreshes_whatever_was_drawn)
 LEDGER = {
     name: Claim(ledger_is_what_ran, name)
-    for name in ("arrays, subsets", "arrays, one subset a step", "frame, subsets", "frame, subsets from tables")
+    for name in (
+        "arrays, subsets",
+        "images, subsets",
+        "arrays, one subset a step",
+        "frame, subsets",
+        "frame, subsets from tables",
+    )
 }
-KEPT = [Claim(nothing_private_is_kept, name) for name in ("arrays, subsets", "frame, subsets")]
+KEPT = [Claim(nothing_private_is_kept, name) for name in ("arrays, subsets", "images, subsets", "frame, subsets")]
 PRICES = Claim(events.test_poisson_subsets_cost_under_both_relations_what_replacing_a_unit_costs)
 REVEALED = Claim(events.test_a_revealed_index_costs_the_mixture_over_its_visits)
 ENVELOPE = Claim(events.test_the_profile_of_one_of_k_bounds_every_configuration_and_is_attained)
@@ -44,6 +52,9 @@ HIDDEN = Claim(subsets.test_hidden_draws_of_two_steps_are_independent, "one_of_k
 NO_MORE_VISITS = Claim(subsets.test_the_balanced_schedule_is_public_and_visits_as_often_as_it_is_charged_for, 12, 4, 3)
 VISITS = Claim(subsets.test_the_balanced_schedule_is_public_and_visits_as_often_as_it_is_charged_for, 7, 3, 20)
 KEYED = Claim(subsets.test_draws_are_a_function_of_purpose_unit_and_step_alone)
+
+
+NEAREST = Claim(estimator.test_rows_get_the_component_whose_mean_is_nearest_whoever_else_is_there)
 
 
 def _event(sampler, update, mechanism, reach):
@@ -237,7 +248,29 @@ MUTANTS = [
             ),
         ),
     ),
+    # labels of the rows
+    (
+        "components by the mean of the rows",
+        [NEAREST],
+        (
+            LeadingDirections.nearest,
+            ("exact_product($rows[$part], $means.T)", "($rows[$part] - $rows.mean(0)) @ $means.T"),
+        ),
+    ),
+    (
+        "components by rank in the chunk",
+        [NEAREST],
+        (
+            LeadingDirections.nearest,
+            ("$found[$part] < 0", "($found[$part] < 0) | (np.arange(len($found[$part])) == 7)"),
+        ),
+    ),
     # fits
+    (
+        "features without noise",
+        [LEDGER["images, subsets"]],
+        (_array_model.refine_images, ("add_gaussian($query, $noise, $rest)", "$query.value")),
+    ),
     (
         "a step more than charged",
         [LEDGER["arrays, subsets"], LEDGER["frame, subsets"]],

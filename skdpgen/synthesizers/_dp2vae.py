@@ -265,7 +265,9 @@ class DP2VAESynthesizer(BaseSynthesizer):
         None: every record, or every unit, draws its subset at random.
     budget_split : dict or None, default=None
         Shares of the budget: "bounds" of each kind of fact that is learned, and with `warm_start_steps` the
-        relative shares "moments" and "decoder" of what is left. None: {"bounds": .05, "moments": .5, "decoder": .5}.
+        relative shares "moments" and "decoder" of what is left, and for images "features", the moments of their wavelet
+        features. None: .05, .5, .5; of images of at least 16 pixels a side .05, .4, .2 and .4 for "features", unless
+        you give a decoder.
     n_components : int, default=20
         Number of latent dimensions.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
@@ -325,6 +327,11 @@ class DP2VAESynthesizer(BaseSynthesizer):
 
     Notes
     -----
+    **Images.** With `warm_start_steps`, the decoder of images is the released Gaussian of the class, or of a part of it,
+    whose mean a network shifts: the first `n_components` directions of the Gaussian are the latents, the others are
+    left to chance. The network is zero at first, and stage 2 trains it. `sample` then moves each image until its
+    wavelet features have their released moments, as `P3GMSynthesizer` does.
+
     **Privacy.** Beside the events that `fit` names, it charges the moments, or the counts of the classes; and stage 2,
     whose unit is a subset (a row, or all rows of a unit, are in one subset, which they may change from any gradient of
     norm `gradient_bound` of `training` to any other).
