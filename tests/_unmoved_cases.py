@@ -317,6 +317,8 @@ PRESETS = {
     "privae_defaults": (PriVAESynthesizer, "array", {}),
     "dp2vae_paper": (DP2VAESynthesizer, "faces", {"preset": "paper/mnist", "training": SubsetSGD(max_memory=100.0)}),
     "dp2vae_defaults": (DP2VAESynthesizer, "array", {}),
+    "dp2vae_image_defaults": (DP2VAESynthesizer, "faces", {}),
+    "dpcgan_table_defaults": (DPCGANSynthesizer, "frame_target", {}),
     "sinkhorn_defaults": (DPSinkhornSynthesizer, "array", {}),
     "classifier_defaults": (DPNetClassifier, "array_y", {}),
 }
