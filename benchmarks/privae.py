@@ -439,10 +439,9 @@ def privae_tstr_benchmark(
 
 
 def _model(name, quick):
-    """A model at its defaults but for the source of the noise; of images, dense nets (see the page "PriVAE")."""
+    """A model at its defaults but for the source of the noise."""
     if name not in MODELS:
         raise ValueError(f"models must be of {', '.join(MODELS)}; got {name!r}")
     if name == "P3GMSynthesizer":
         return Model(name, name)
-    settings = {"noise": "fast", "image_shape": None}
-    return Model(name, name, settings, trains=True, training={"steps": 20} if quick else {})
+    return Model(name, name, {"noise": "fast"}, trains=True, training={"steps": 20} if quick else {})

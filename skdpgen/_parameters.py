@@ -234,7 +234,7 @@ class DPSGD(ParameterObject):
     warm_start_steps : int or None, default=None
         Ordinary steps on synthetic rows of released moments, before the private ones; they cost no further privacy. 0:
         the initial parameters are random. `PriVAESynthesizer` and `DPVAESynthesizer` release moments for it alone, by
-        default of DataFrames.
+        default of DataFrames and of images.
     net : DPNet or None, default=None
         `DPNet` template, which is cloned; set its parameters by ``training__net__lr``, ``training__net__optimizer``,
         ``training__net__module__n_hidden``.

@@ -327,8 +327,8 @@ class DP2VAESynthesizer(BaseSynthesizer):
 
     Notes
     -----
-    **Images.** With `warm_start_steps`, the decoder of images is the released Gaussian of the class, or of a part of it,
-    whose mean a network shifts: the first `n_components` directions of the Gaussian are the latents, the others are
+    **Images.** With `warm_start_steps`, the decoder of images is the released Gaussian of the class, or of a part of
+    it, whose mean a network shifts: the first `n_components` directions of the Gaussian are the latents, the others are
     left to chance. The network is zero at first, and stage 2 trains it. `sample` then moves each image until its
     wavelet features have their released moments, as `P3GMSynthesizer` does.
 

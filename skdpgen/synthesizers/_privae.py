@@ -5,10 +5,10 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._parameters import DPSGD, UNIT_CONSTRAINTS, GroupDivergence, flat_parameters
-from ..data.frames import FrameRows
+from .._parameters import DPSGD, UNIT_CONSTRAINTS, GroupDivergence
 from ..data.validation import check_likelihood, read_vectors
 from ..generators.components import join_chunks
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
@@ -43,15 +43,19 @@ VAE_TRAINING = {
     "device": "cpu",
 }
 _WARM_TRAINING = {**VAE_TRAINING, "warm_start_steps": None}  # None: by the kind of the rows, which is public
-_TABLE_STEPS = 2000
+# Of tables and of images; see `default_start`.
+_START_STEPS = 2000
 
 
 class LikelihoodSynthesizer(BaseSynthesizer):
     """Base of the synthesizers whose model bounds the likelihood of rows: input validation and scores."""
 
-    def _read(self, X, y, groups=None):
-        """Validate the data; what is private stays in the object that comes back, and goes with it."""
-        rows = read_vectors(self, X, y, groups, images=bool(flat_parameters(self).get("warm_start_steps")))
+    def _read(self, X, y, groups=None, *, images=False):
+        """Validate the data; what is private stays in the object that comes back, and goes with it.
+
+        `images` says whether moments of images are released.
+        """
+        rows = read_vectors(self, X, y, groups, images=images)
         check_likelihood(self.likelihood, rows)
         return rows
 
@@ -85,9 +89,10 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()
-        rows, relation = self._read(X, y, groups), self._relation(accountant)
         if parameters["warm_start_steps"] is None:
-            parameters["warm_start_steps"] = _default_start(isinstance(rows, FrameRows))
+            parameters["warm_start_steps"] = self._default_start(isinstance(X, pd.DataFrame))
+        rows = self._read(X, y, groups, images=bool(parameters["warm_start_steps"]))
+        relation = self._relation(accountant)
         settings = vae_settings(parameters, self._seed())
         sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
         settings = resolve_training(settings, len(rows), relation, **sizes)
@@ -96,6 +101,16 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         check_network(settings, *network_shape(rows))
         return (rows, settings), plan
 
+    def _default_start(self, is_frame):
+        """Steps on synthetic rows of released moments before the private ones, by public facts.
+
+        Tables and images have them. Other priors than the normal one are asked for to shape the latents, for which
+        moments, which have none, are no start.
+        """
+        prior = getattr(self, "prior", "normal")
+        images = self.image_shape is not None and isinstance(prior, str) and prior == "normal"
+        return _START_STEPS if is_frame or images else 0
+
     def _release(self, rows, settings, fit):
         return fit_vae_model(rows, settings, fit)
 
@@ -103,7 +118,7 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         parameters = super()._card_parameters()
         training = parameters["training"]
         if isinstance(training, DPSGD) and training.warm_start_steps is None:
-            steps = _default_start(self.model_.kind == "frame")
+            steps = self._default_start(self.model_.kind == "frame")
             parameters["training"] = DPSGD(**{**training.get_params(deep=False), "warm_start_steps": steps})
         return parameters
 
@@ -123,11 +138,6 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         """
         check_is_fitted(self)
         return join_chunks(self._with_keys([self.model_.reconstruct(self._rows_like_fit(X), y, self._sampling_stream)]))
-
-
-def _default_start(is_frame):
-    """Steps on synthetic rows of released moments before the private ones."""
-    return _TABLE_STEPS if is_frame else 0
 
 
 class PriVAESynthesizer(BaseVAESynthesizer):
@@ -167,19 +177,21 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images; the networks are then convolutional, but for a `SparseEncoder`.
+        Arrays: shape of an image, if rows are images. Without `warm_start_steps` the networks are then convolutional,
+        but for a `SparseEncoder`.
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
     training : DPSGD or None, default=None
         Training of the networks. Default: 500 steps at a `sampling_rate` of .02, a `gradient_bound` of 1 (C1 of the
-        paper), 2000 `warm_start_steps` for DataFrames and none for arrays. With these, the networks start from an
-        ordinary training on 40,000 synthetic rows of released moments (as of `MomentSynthesizer`), which take four
-        fifths of the budget; this gives far better samples, and takes longer. The decoder of a table is fitted there to
-        the likelihood of the rows under the prior, too. Networks for images are then dense, and `image_shape` is that
-        of the moments. Default `net`: a `DPNet` of `PriVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99.
-        After a warm start it has 300 hidden units, and steps of 3e-4 (tables) or 1e-3 (arrays). With a divergence,
-        ``prior="sparse"`` and three latents or more its encoder is a `skdpgen.nn.SparseEncoder`.
+        paper), 2000 `warm_start_steps` for DataFrames, and for images under the normal prior; none for other arrays.
+        With these, the networks start from an ordinary training on 40,000 synthetic rows of released moments (as of
+        `MomentSynthesizer`), which take four fifths of the budget; this gives far better samples, and takes longer. The
+        decoder of a table is fitted there to the likelihood of the rows under the prior, too. Networks for images are
+        then dense, and `image_shape` is that of the moments. Default `net`: a `DPNet` of `PriVAEModule` with Adam at
+        5e-3 and a `ParameterAverage` of .99. After a warm start it has 300 hidden units, and steps of 3e-4 (tables) or
+        1e-3 (arrays). With a divergence, ``prior="sparse"`` and three latents or more its encoder is a
+        `skdpgen.nn.SparseEncoder`.
     checkpoint : str, path or None, default=None
         File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
         Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
