@@ -213,7 +213,7 @@ def with_split(settings, rows):
     elif split[1] and not possible:
         raise ValueError(
             '"features" of budget_split= are those of images that start from released moments: give image_shape=, '
-            "and no decoder of your own"
+            "and not your own decoder"
         )
     return replace(settings, split=split, features=ImageFeatures() if split[1] else None)
 

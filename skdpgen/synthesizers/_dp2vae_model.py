@@ -360,7 +360,7 @@ def shifts_gaussians(rows, settings):
 
 
 def may_cut_classes(rows, settings):
-    """Whether these Gaussians may be those of sub-clusters of the classes, which the networks are then told; public.
+    """Whether these Gaussians may be those of sub-clusters of the classes, as labels of the networks; public.
 
     Your own encoder takes the labels of the classes.
     """

@@ -401,7 +401,7 @@ SHARED = _Own(3, 3)
                 "budget_split": {"moments": 1, "features": 1, "decoder": 1},
                 "architecture": ("auto", _Own(2 + 10, 64)),
             },
-            "no decoder of your own",
+            "not your own decoder",
         ),
         ({"architecture": ("auto", nn.Sequential(nn.Linear(12, 64), nn.BatchNorm1d(64)))}, "GroupNorm"),
         ({"architecture": (SHARED, SHARED)}, "common to all encoders"),
