@@ -156,7 +156,13 @@ MUTANTS = [
     (
         "draws by the place of a subset among those that have records",
         JOINS_EMPTY,
-        (stage_1._pretrain_chunk, ("$part[0] + $local", "$part[0] + np.arange(len($local))")),
+        (
+            stage_1._pretrain_chunk,
+            (
+                "$units, $rows = ($part[0] + $local, $rows.to($device, $order))",
+                "$units, $rows = ($part[0] + np.cumsum($rows.occupied($local).numpy()), $rows.to($device, $order))",
+            ),
+        ),
     ),
     (
         "draws that are shared by units",

@@ -414,7 +414,7 @@ class LinearGenerator:
         self.gain = deviation * width / np.sqrt(np.maximum(variance, 1e-300))
 
     def unmoved(self):
-        """The generator whose rows are clipped Gaussians and nothing else."""
+        """The generator without moves to features: itself, as it has none."""
         return self
 
     def draw_components(self, classes, rng, weights=None):

@@ -25,7 +25,10 @@ class LeadingDirections:
     """
 
     def __init__(self, generator, directions):
-        self.generator, self.directions = generator, directions
+        self.generator, self.directions, self._roots = generator, directions, {}
+
+    def __getstate__(self):
+        return {**self.__dict__, "_roots": {}}
 
     @classmethod
     def of(cls, generator, n_latent):
@@ -104,7 +107,7 @@ class LeadingDirections:
         x = np.empty((len(components), len(generator.low)))
         with generator.bar(len(x)) as bar:
             for k in np.unique(components):
-                rest = _root(self._left_out(k))
+                rest = self._root_of(int(k))
                 where = np.flatnonzero(components == k)
                 for part in np.array_split(where, -(-len(where) // _CHUNK_ROWS)):
                     along = latents[part] @ self.directions[k].T + rng.standard_normal((len(part), len(rest))) @ rest
@@ -114,7 +117,7 @@ class LeadingDirections:
         return x, latents, components
 
     def unmoved(self):
-        """The same without what a `RefinedImages` does after the rows are clipped."""
+        """The same without the moves of a `RefinedImages`."""
         return LeadingDirections(self.generator.unmoved(), self.directions)
 
     def columns(self):
@@ -122,19 +125,27 @@ class LeadingDirections:
 
         Returns
         -------
-        location : array of shape (n_components, n_features)
-        slopes : array of shape (n_components, n_latent, n_features)
+        location : float32 array of shape (n_components, n_features)
+        slopes : float32 array of shape (n_components, n_latent, n_features)
             The mean of the distribution is ``location + latent @ slopes``.
-        deviation : array of shape (n_components, n_features)
+        deviation : float32 array of shape (n_components, n_features)
         """
         generator = self.generator
         width, basis = np.maximum(generator.high - generator.low, 1e-300), generator.space.basis
-        gain = generator.gain / width
-        slopes = np.einsum("kdl,pd->klp", self.directions, basis, optimize=True) * gain[:, None, :]
-        left = np.stack([self._left_out(k) for k in range(len(self.directions))])
-        variance = np.einsum("pd,kde,pe->kp", basis, left, basis, optimize=True) * gain**2
-        variance = np.maximum(variance, 0.0) + (generator.dither[:, None] / width) ** 2
-        return (generator.location - generator.low) / width, slopes, np.sqrt(variance)
+        slopes = np.empty((self.n_components, self.n_latent, len(width)), dtype=np.float32)
+        deviation = np.empty((self.n_components, len(width)), dtype=np.float32)
+        for k, directions in enumerate(self.directions):  # one after the other: in double precision they are large
+            gain = generator.gain[k] / width
+            slopes[k] = (basis @ directions).T * gain
+            variance = ((basis @ self._left_out(k)) * basis).sum(axis=1) * gain**2
+            deviation[k] = np.sqrt(np.maximum(variance, 0.0) + (generator.dither[k] / width) ** 2)
+        return ((generator.location - generator.low) / width).astype(np.float32), slopes, deviation
+
+    def _root_of(self, k):
+        """Root of what the latents leave out of component `k`; kept, as rows are often drawn in chunks."""
+        if k not in self._roots:
+            self._roots[k] = _root(self._left_out(k))
+        return self._roots[k]
 
     def _left_out(self, k):
         """Covariance of component `k` without the directions of the latents."""
@@ -143,6 +154,6 @@ class LeadingDirections:
 
 
 def _root(covariance):
-    """Matrix that gives standard normals, multiplied from the right, this covariance."""
+    """Symmetric root of a covariance: one and the same whatever signs the eigenvectors have."""
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T

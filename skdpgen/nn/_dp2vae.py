@@ -96,9 +96,9 @@ class ReleasedDecoder(nn.Module):
     ----------
     network : Module
         (latent, one-hot class) to one number a column.
-    location : array of shape (n_components, n_columns)
-    slopes : array of shape (n_components, n_latent, n_columns)
-    deviation : array of shape (n_components, n_columns)
+    location : tensor of shape (n_components, n_columns)
+    slopes : tensor of shape (n_components, n_latent, n_columns)
+    deviation : tensor of shape (n_components, n_columns)
         As `LeadingDirections.columns` returns them. Labels are those of the components; with one alone there are none.
     """
 
@@ -106,7 +106,6 @@ class ReleasedDecoder(nn.Module):
         super().__init__()
         self.network = network
         for name, value in (("location", location), ("slopes", slopes), ("deviation", deviation)):
-            value = torch.as_tensor(value, dtype=torch.float32)
             self.register_buffer(name, value.flatten(0, 1) if name == "slopes" else value)
         last = [part for part in network.modules() if isinstance(getattr(part, "weight", None), nn.Parameter)][-1]
         for p in last.parameters(recurse=False):

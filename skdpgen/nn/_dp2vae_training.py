@@ -174,7 +174,7 @@ class StackableNet:
         self.names = [name for name, p in body.named_parameters() if p.requires_grad]
         self.initial = [p.detach().clone() for p in body.parameters() if p.requires_grad]
         rest = {name: p.detach().clone() for name, p in body.named_parameters() if not p.requires_grad}
-        rest.update({name: b.detach().clone() for name, b in body.named_buffers()})
+        rest.update({name: b.detach() for name, b in body.named_buffers()})  # which nothing changes
 
         def call(parameters, x, label):
             return functional_call(body, {**dict(zip(self.names, parameters)), **rest}, (x, label))
@@ -238,8 +238,10 @@ def factors(norms, bound):
 
 
 # ---- memory -------------------------------------------------------------------------------------------------------
-def default_chunk(encoder_size, decoder_size, device, max_bytes, batch_size, n_features):
+def default_chunk(encoder_size, decoder_size, device, max_bytes, batch_size, row_size):
     """Choose how many encoders to train at once: within the cache of a CPU, all that memory holds elsewhere.
+
+    `row_size` is the number of columns of a row, and of what its decoder computes besides.
 
     Returns
     -------
@@ -247,7 +249,7 @@ def default_chunk(encoder_size, decoder_size, device, max_bytes, batch_size, n_f
         The choice, and the largest number that `max_bytes` hold.
     """
     # parameters, gradients, Adam's two moments, a temporary; of rows: input, output, its gradient, hidden layers
-    each = 20 * (encoder_size + decoder_size) + 24 * batch_size * n_features
+    each = 20 * (encoder_size + decoder_size) + 24 * batch_size * row_size
     most = max(1, int(max_bytes // each))
     wanted = most if torch.device(device).type != "cpu" else max(16, _CACHED_BYTES // each)
     return min(wanted, most), most
@@ -297,10 +299,9 @@ def _pretrain_chunk(encoder, decoder, rows, likelihood, part, training):
     encoder, decoder, order = in_patch_order(encoder, decoder, likelihood)
     encoder, decoder = StackableNet(encoder, device), StackableNet(decoder, device)
     stream = KeyedStream(training.key)
-    whole = [p.numpy() for p in encoder.copies(part[1] - part[0], "cpu")]
-    local = np.flatnonzero(rows.occupied(np.arange(part[1] - part[0])).numpy())
-    if not len(local):  # the encoder of an empty subset is never used
-        return whole
+    # Empty subsets are trained too, on zeros: which of them have rows is private, and kernels may add in an order that
+    # depends on how many nets there are. Nobody uses their encoders.
+    local = np.arange(part[1] - part[0])
     units, rows = part[0] + local, rows.to(device, order)
     nets = encoder.copies(len(units), device), decoder.copies(len(units), device)
     parameters = [p.requires_grad_() for net in nets for p in net]
@@ -320,9 +321,7 @@ def _pretrain_chunk(encoder, decoder, rows, likelihood, part, training):
             for target, g in zip(targets, scaled(group, factor)):
                 target.grad = g.contiguous()  # fused Adam reads gradients in the layout of their parameters
         optimizer.step()
-    for p, trained in zip(whole, nets[0]):
-        p[local] = trained.detach().cpu().numpy()
-    return whole
+    return [p.detach().cpu().numpy() for p in nets[0]]
 
 
 def _may_fuse(device):

@@ -23,6 +23,7 @@ from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import has_classes, plan_facts
 from ._budget import check_device, plan_with_cells, relative_shares, suits_features
 from ._dp2vae_model import (
+    MOST_SLOPES,
     DP2VAEModel,
     NetworkSettings,
     fit_dp2vae_model,
@@ -38,6 +39,8 @@ __all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "SubsetTraining"]
 # (moments, features, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT, _FEATURES_SPLIT = (0.5, 0.0, 0.5), (0.4, 0.4, 0.2)
 _DEFAULT_PER_STEP = 50
+# Of each slope of released Gaussians: the shared one, those of the pixels by patches, of two stages, and temporaries.
+_BYTES_OF_SLOPES = 24
 # Names of the networks that the package has.
 ARCHITECTURES = frozenset({"auto", "patches", "mlp", "conv_28", "conv_faces"})
 
@@ -428,7 +431,6 @@ class DP2VAESynthesizer(BaseSynthesizer):
         rows = self._read(X, y, settings, groups)
         rows.ids = ids
         settings = with_split(settings, rows)
-        settings = replace(settings, chunks=check_networks(settings, rows))
         facts = rows, settings, self._share("bounds"), self._relation(accountant)
 
         def phases_of(cells):
@@ -442,6 +444,8 @@ class DP2VAESynthesizer(BaseSynthesizer):
         else:
             plan = calibrate(phases_of(False))
         check_noise_of_steps(plan.noise_multipliers["decoder"])
+        cells = "cells" in plan.noise_multipliers
+        settings = replace(settings, chunks=check_networks(settings, rows, cells=cells))
         return (rows, settings), plan
 
     def _read(self, X, y, settings, groups):
@@ -518,8 +522,10 @@ def split_ids(X, id_column, check=True):
 
 
 # ---- what is refused before the charge ----------------------------------------------------------------------------
-def check_networks(settings, rows):
+def check_networks(settings, rows, *, cells=False):
     """Refuse, before anything is charged, what cannot be trained privately, or at all, or not in this memory.
+
+    With `cells` the labels of networks may be those of sub-clusters.
 
     Returns
     -------
@@ -544,8 +550,7 @@ def check_networks(settings, rows):
     else:
         n_features, exact = rows.X.shape[1], not rows.learns_classes
         n_classes = len(rows.labels.classes or (0, 1)) if has_classes(rows) else 0
-        if may_cut_classes(rows, settings):
-            n_classes *= MOST_SUBCLUSTERS
+        n_classes *= MOST_SUBCLUSTERS if cells else 1
     per_column = LIKELIHOODS[likelihood_of(networks, rows)].outputs_per_column
     if per_column > 1 and networks.decoder is None and (name := networks.resolved_architecture) != "mlp":
         raise ValueError(
@@ -560,10 +565,27 @@ def check_networks(settings, rows):
         _check_shapes(encoder, decoder, networks.n_components, n_features, n_classes, n_outputs)
     auxiliary = make_auxiliary(networks, n_outputs, n_classes) or decoder
     sizes = [sum(p.numel() for p in net.parameters()) for net in (encoder, auxiliary, decoder)]
-    return _chunks(settings, *sizes, n_features)
+    more = 0
+    if shifts_gaussians(rows, settings):
+        _check_gaussians(settings, max(n_classes, 1), n_features)
+        more = max(n_classes, 1) * networks.n_components + 2 * n_features
+    return _chunks(settings, *sizes, n_features + more)
 
 
-def _chunks(settings, encoder_size, auxiliary_size, decoder_size, n_features):
+def _check_gaussians(settings, n_gaussians, n_features):
+    """Refuse released Gaussians whose slopes (of latents, columns and components) do not fit into memory."""
+    from ..nn._dp2vae_training import readable
+
+    n_latent, limit = settings.networks.n_components, settings.max_memory * 2**30
+    numbers = n_gaussians * n_latent * n_features
+    if (held := numbers * _BYTES_OF_SLOPES) > limit or numbers > MOST_SLOPES:
+        raise ValueError(
+            f"n_components={n_latent} latents of {n_gaussians} Gaussians of {n_features} pixels take {readable(held)}, "
+            f"more than max_memory={settings.max_memory:g} GiB or than can be loaded again: lower n_components"
+        )
+
+
+def _chunks(settings, encoder_size, auxiliary_size, decoder_size, row_size):
     """Subsets at once in each stage, by memory; ValueError where the encoders do not fit."""
     from ..nn._dp2vae_training import bytes_needed, default_chunk, readable
 
@@ -575,7 +597,7 @@ def _chunks(settings, encoder_size, auxiliary_size, decoder_size, n_features):
             f"{subsets.n_subsets} encoders of {encoder_size} parameters take {readable(held)} in stage 2, more than "
             f"max_memory={settings.max_memory:g} GiB: at most {fits} fit"
         )
-    shared = (settings.device, limit, settings.batch_size, n_features)
+    shared = (settings.device, limit, settings.batch_size, row_size)
     first = default_chunk(encoder_size, auxiliary_size, *shared)[0]
     # stage 2 holds a gradient of the decoder itself for each subset of a chunk
     return first, min(first, default_chunk(encoder_size, decoder_size, *shared)[0])

@@ -15,6 +15,7 @@ from ..exceptions import UtilityWarning
 from ..generators.gaussians import LinearGenerator
 from ..generators.leading import LeadingDirections
 from ..generators.refined_images import RefinedImages
+from ..utils.file_checks import check_size, check_whole
 from ..utils.printing import listed
 from ._array_model import KINDS
 from ._before_training import release_class_counts, sizes_by_counts
@@ -24,6 +25,7 @@ from ._moment_start import draw_components, draw_rows, facts_state, release_mome
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 
 __all__ = [
+    "MOST_SLOPES",
     "DP2VAEModel",
     "NetworkSettings",
     "fit_dp2vae_model",
@@ -37,6 +39,9 @@ _SCORE_LATENTS = 256
 # Stage 1 and refreshments: the rate of Adam, and the steps of one refreshment. Stage 2: the decay of the exponential
 # average of the decoder that is released.
 _ENCODER_RATE, _REFINE_STEPS, _AVERAGING = 1e-3, 1, 0.99
+# Numbers of the slopes of released Gaussians: those of all latents, columns and components. And the largest entry of
+# their directions in a file; rows are scaled to a box of at most 1.
+MOST_SLOPES, _LARGEST_DIRECTION = 1 << 28, 1e6
 # How the networks are trained on synthetic rows of released moments.
 _INITIAL_RATE, _INITIAL_BATCH = 3e-3, 128
 
@@ -254,7 +259,7 @@ class DP2VAEModel(ReleasedModel):
         leading = None
         if "generator" in state:
             leading = _restore_leading(state, codec)
-            decoder = released_decoder(leading, decoder)
+            (decoder,) = released_decoders(leading, decoder)
             parameters = {f"network.{name}": p for name, p in parameters.items()} | dict(decoder.named_buffers())
         decoder.load_state_dict(parameters)
         rest = (state["likelihood"], state["n_latent"], state["row_count"], state["component_weights"])
@@ -262,17 +267,28 @@ class DP2VAEModel(ReleasedModel):
 
 
 def _restore_leading(state, codec):
-    """The released Gaussians of a file; ValueError where they do not fit its decoder."""
+    """The released Gaussians of a file; ValueError where they do not fit its decoder, or are too large for memory."""
     kinds = {KINDS[kind]: kind for kind in (LinearGenerator, RefinedImages)}
+    if state["generator_kind"] not in kinds:
+        raise ValueError("the released Gaussians are of an unknown kind")
     generator = kinds[state["generator_kind"]].from_state(state["generator"])
-    directions, mixture = np.asarray(state["directions"], dtype=np.float64), generator.mixture
-    shape = (len(mixture.weights), mixture.means.shape[1], state["n_latent"])
-    n_components = max(codec.n_classes, 1) * generator.per_class
-    if directions.shape != shape or n_components != shape[0]:
+    directions, mixture, described = state["directions"], generator.mixture, state["description"]
+    n_latent = check_whole(state["n_latent"], "n_latent", 1)
+    shape = (len(mixture.weights), mixture.means.shape[1], n_latent)
+    directions = np.asarray(directions, dtype=np.float64)
+    leading = LeadingDirections(generator, directions)
+    fits = (
+        state["likelihood"] == "bernoulli"
+        and directions.shape == shape
+        and shape[0] == max(codec.n_classes, 1) * generator.per_class
+        and (codec.n_classes > 0 or generator.per_class == 1)
+        and len(generator.low) == described["n_outputs"] == codec.n_features
+        and (described["n_latent"], described["n_classes"]) == (n_latent, number_of_labels(leading, codec))
+    )
+    if not fits or not np.abs(directions).max(initial=0.0) <= _LARGEST_DIRECTION:
         raise ValueError("the released Gaussians do not fit the decoder")
-    if len(generator.low) != state["description"]["n_outputs"] or not np.isfinite(directions).all():
-        raise ValueError("the released Gaussians do not fit the decoder")
-    return LeadingDirections(generator, directions)
+    check_size(shape[0], n_latent, len(generator.low), most=MOST_SLOPES)
+    return leading
 
 
 def number_of_labels(leading, codec):
@@ -280,11 +296,14 @@ def number_of_labels(leading, codec):
     return leading.n_components if codec.n_classes else 0
 
 
-def released_decoder(leading, network):
-    """The decoder that shifts the means of released Gaussians by a network, which is changed: it begins with none."""
+def released_decoders(leading, *networks):
+    """Decoders that shift the means of released Gaussians by networks, whose last layers become zero."""
+    import torch
+
     from ..nn._dp2vae import ReleasedDecoder
 
-    return ReleasedDecoder(network, *leading.columns())
+    columns = [torch.from_numpy(part) for part in leading.columns()]  # which they share
+    return [ReleasedDecoder(network, *columns) for network in networks]
 
 
 def to_unit_box(codec, scaled):
@@ -325,8 +344,8 @@ def fit_dp2vae_model(rows, settings, fit):
     encoder, decoder = make_networks(settings.networks, width, n_labels, n_outputs)
     auxiliary = make_auxiliary(settings.networks, n_outputs, n_labels)
     if leading is not None:
-        auxiliary = released_decoder(leading, copy.deepcopy(decoder) if auxiliary is None else auxiliary)
-        decoder = released_decoder(leading, decoder)
+        auxiliary = copy.deepcopy(decoder) if auxiliary is None else auxiliary
+        decoder, auxiliary = released_decoders(leading, decoder, auxiliary)
     if fit.checkpoint is not None and fit.checkpoint.training is not None:
         auxiliary = _restore_networks(encoder, decoder, auxiliary, fit.checkpoint)
     else:

@@ -231,7 +231,7 @@ def test_the_output_of_the_decoder_is_the_mean_of_what_is_drawn_given_the_latent
     model = _large(epsilon=1000.0, budget_split={"moments": 1, "decoder": 1}).fit(LARGE, Y).model_
     generator = model.leading.generator
     generator.cleaned, generator.dither = None, np.zeros_like(generator.dither)
-    model.decoder = _dp2vae_model.released_decoder(model.leading, model.decoder.network)
+    (model.decoder,) = _dp2vae_model.released_decoders(model.leading, model.decoder.network)
     with torch.no_grad():
         for p in model.decoder.network.parameters():
             p.uniform_(-0.2, 0.2)
@@ -293,11 +293,37 @@ def test_images_of_several_gaussians_a_class_come_back_from_a_file(tmp_path):
     for name, value in (
         ("directions", state["directions"][:, :, :1]),
         ("directions", np.full_like(state["directions"], np.nan)),
+        ("directions", state["directions"] * 1e12),
         ("generator_kind", "net"),
         ("n_latent", 3),
+        ("n_latent", 2.0),
+        ("likelihood", "gaussian"),
+        ("description", {**state["description"], "n_classes": 10}),
     ):
-        with pytest.raises((ValueError, KeyError, RuntimeError)):
+        with pytest.raises(ValueError):  # noqa: PT011  whatever it says
             _dp2vae_model.DP2VAEModel.from_state({**state, name: value})
+
+
+def test_a_small_file_cannot_ask_for_large_gaussians(monkeypatch):
+    state = _large().fit(LARGE, Y).model_.to_state()
+    monkeypatch.setattr(_dp2vae_model, "MOST_SLOPES", 1000)
+    with pytest.raises(ValueError, match="too large"):
+        _dp2vae_model.DP2VAEModel.from_state(state)
+
+
+def test_what_the_gaussians_need_of_memory_is_checked_before_the_charge():
+    accountant = PrivacyAccountant(5.0)
+    model = _large(epsilon=1.0, accountant=accountant, n_components=2000, n_subsets=2, max_memory=0.1)
+    with pytest.raises(ValueError, match="lower n_components"):
+        model.fit(LARGE, Y)
+    assert not accountant.charges
+
+
+def test_sub_clusters_count_for_memory_where_they_are_released_alone():
+    few, many = (_large(epsilon=epsilon)._prepare(LARGE, Y, PrivacyAccountant(epsilon)) for epsilon in (0.3, 100.0))
+    assert few[0][1].chunks[0] > many[0][1].chunks[0]
+    assert "cells" in many[1].noise_multipliers
+    assert "cells" not in few[1].noise_multipliers
 
 
 # ---- encoders are gone --------------------------------------------------------------------------------------------
