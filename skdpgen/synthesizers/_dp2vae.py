@@ -269,8 +269,8 @@ class DP2VAESynthesizer(BaseSynthesizer):
     budget_split : dict or None, default=None
         Shares of the budget: "bounds" of each kind of fact that is learned, and with `warm_start_steps` the
         relative shares "moments" and "decoder" of what is left, and for images "features", the moments of their wavelet
-        features. None: .05, .5, .5; of images of at least 16 pixels a side .05, .4, .2 and .4 for "features", unless
-        you give a decoder.
+        features. None: .05, .5, .5; of images of at least 16 pixels a side and at most 16,384 values .05, .4, .2 and .4
+        for "features", unless you give a decoder.
     n_components : int, default=20
         Number of latent dimensions.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"

@@ -94,6 +94,14 @@ FITS = {
     ),
     "dp-gm": (DPGMSynthesizer, {**TRAINED, "n_clusters": 2, "cluster_steps": 2}, (X, Y)),
     "dp2-vae": (DP2VAESynthesizer, {**SUBSETS, "warm_start_steps": 3}, (X, Y)),
+    "dp2-vae, images": (
+        DP2VAESynthesizer,
+        {
+            **{**SUBSETS, "epsilon": 45.0, "warm_start_steps": 3, "image_shape": (2, 2), "bounds": (-1, 1)},
+            "budget_split": {"moments": 1, "features": 1, "decoder": 1},
+        },
+        (X, Y),
+    ),
     # for persons: a learned number of rows, and the count of rows where persons count, are releases too
     "p3gm, units": (
         P3GMSynthesizer,
