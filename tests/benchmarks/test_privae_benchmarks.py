@@ -128,7 +128,7 @@ def test_tstr_makes_each_model_at_its_budget(monkeypatch):
     assert [s.training.device for s in made[:2]] == ["meta", "meta"]
     assert made[2].training is None
     assert [s.training.steps for s in made[3:5]] == [20, 20]
-    assert [s.image_shape for s in made[3:]] == [None, None, (28, 28)]
+    assert [s.image_shape for s in made[3:]] == [(28, 28)] * 3
     assert (made[0].divergence, made[0].target) == ("mmd", "income")
     with pytest.raises(ValueError, match="models must be of"):
         list(privae_tstr_benchmark(models=["VAE"]))

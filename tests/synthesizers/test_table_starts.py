@@ -59,12 +59,20 @@ def test_a_table_starts_from_moments_by_default_and_an_array_does_not(model):
     assert {"counts", "training"} == {phase.label for phase in without.phases} - {"rows"}
     numbers = np.random.default_rng(0).random((300, 3))
     assert [phase.label for phase in model(bounds=(0, 1)).plan(numbers).phases] == ["counts", "training"]
+    images = [phase.label for phase in model(bounds=(0, 1), image_shape=(1, 3)).plan(numbers).phases]
+    assert images == ["mean", "norm", "moments", "greys", "training"]
+
+
+def test_a_prior_that_shapes_the_latents_starts_from_random_parameters():
+    images = {"bounds": (0, 1), "image_shape": (1, 3), "prior": "sparse"}
+    plan = PriVAESynthesizer(**images).plan(np.random.default_rng(0).random((300, 3)))
+    assert [phase.label for phase in plan.phases] == ["counts", "training"]
 
 
 @pytest.mark.parametrize("model", [DPVAESynthesizer, PriVAESynthesizer])
 @pytest.mark.parametrize("training", [None, DPSGD(2, 0.1, warm_start_steps=1), DPSGD(2, batch_size=30)])
 def test_the_card_states_the_steps_of_the_start(monkeypatch, model, training):
-    monkeypatch.setattr(_privae, "_TABLE_STEPS", 3)
+    monkeypatch.setattr(_privae, "_START_STEPS", 3)
     monkeypatch.setitem(model._training_defaults, "steps", 2)
     monkeypatch.setitem(fit_tables.__kwdefaults__, "n_iter", 5)
     asked = None if training is None else training.warm_start_steps
@@ -73,8 +81,10 @@ def test_the_card_states_the_steps_of_the_start(monkeypatch, model, training):
     fitted = model(**shared, schema=SCHEMA, target="kind").fit(table(300))
     assert fitted.card_["model"]["parameters"]["training"]["warm_start_steps"] == (asked or 3)
     assert fitted.training is training
-    fitted = model(**shared, bounds=(0, 1)).fit(np.random.default_rng(0).random((300, 3)))
-    assert fitted.card_["model"]["parameters"]["training"]["warm_start_steps"] == (asked or 0)
+    numbers = np.random.default_rng(0).random((300, 3))
+    for shape, steps in ((None, 0), ((1, 3), 3)):
+        fitted = model(**shared, bounds=(0, 1), image_shape=shape).fit(numbers)
+        assert fitted.card_["model"]["parameters"]["training"]["warm_start_steps"] == (asked or steps)
 
 
 # ---- the likelihood of rows under the prior --------------------------------------------------------------------------
