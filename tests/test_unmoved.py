@@ -24,7 +24,7 @@ def _assert_unmoved(recorded, found, advice=_RECORD):
 def _assert_same_bits(name, found):
     """On a machine like the one of the record; elsewhere shapes and figures are all that can be compared."""
     recorded = unmoved.recorded_bits()
-    if recorded is not None and name in recorded:  # of what moved since, bits are recorded on another day
+    if recorded is not None and recorded[name] is not None:  # null: moved since that machine recorded it
         _assert_unmoved(recorded[name], found)
 
 

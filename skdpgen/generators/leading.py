@@ -1,4 +1,4 @@
-"""Latents along the widest directions of each released Gaussian; what lies along the others is left to chance."""
+"""Latents along the widest directions of each released Gaussian; the other directions are drawn at random."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHUNK_ROWS = 8192
 
 
 class LeadingDirections:
-    """A `LinearGenerator` whose rows are functions of a few latents, and of chance.
+    """A `LinearGenerator` whose rows are functions of a few latents and of further random draws.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class LeadingDirections:
         for k, covariance in enumerate(covariances):
             values, vectors = np.linalg.eigh(covariance)
             values, vectors = values[::-1][:kept], vectors[:, ::-1][:, :kept]
-            # an eigenvector has no sign, and that of a library may differ between machines
+            # the sign of an eigenvector is arbitrary, and may differ between machines
             signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(kept)])
             directions[k, :, :kept] = vectors * signs * np.sqrt(np.maximum(values, 0.0))
         return cls(generator, directions)

@@ -21,7 +21,7 @@ ARCHITECTURES = ("patches", "mlp", "conv_28", "conv_faces")
 # Sizes of the auxiliary "patches" decoder that stage 1 trains beside each encoder and discards.
 AUXILIARY = {"n_hidden": 32, "n_channels": 8}
 LIKELIHOODS = {"bernoulli": BernoulliLikelihood, "gaussian": ScaledGaussianLikelihood, "table": TableLikelihood}
-# Probabilities that columns of released Gaussians have at least and at most of being 1, and their least deviation.
+# Of columns of released Gaussians: the distance of their mean from 0 and 1, at least, and their least deviation.
 _SURE, _LEAST_DEVIATION = 0.01, 0.02
 _DENSITY = (2 * math.pi) ** -0.5
 _CHANNELS = {"conv_28": (512, 256), "conv_faces": (512, 256, 128)}  # of the paper, MNIST and CelebA

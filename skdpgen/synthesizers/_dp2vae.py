@@ -39,7 +39,7 @@ __all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "SubsetTraining"]
 # (moments, features, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT, _FEATURES_SPLIT = (0.5, 0.0, 0.5), (0.4, 0.4, 0.2)
 _DEFAULT_PER_STEP = 50
-# Of each slope of released Gaussians: the shared one, those of the pixels by patches, of two stages, and temporaries.
+# Memory of one number among the slopes of released Gaussians: copies of both stages, and temporaries.
 _BYTES_OF_SLOPES = 24
 # Names of the networks that the package has.
 ARCHITECTURES = frozenset({"auto", "patches", "mlp", "conv_28", "conv_faces"})
@@ -331,9 +331,9 @@ class DP2VAESynthesizer(BaseSynthesizer):
     Notes
     -----
     **Images.** With `warm_start_steps`, the decoder of images is the released Gaussian of the class, or of a part of
-    it, whose mean a network shifts: the first `n_components` directions of the Gaussian are the latents, the others are
-    left to chance. The network is zero at first, and stage 2 trains it. `sample` then moves each image until its
-    wavelet features have their released moments, as `P3GMSynthesizer` does.
+    it, whose mean a network shifts: the `n_components` widest directions of the Gaussian are the latents, the others
+    are drawn at random. The network gives zero at first, and stage 2 trains it. `sample` then moves each image until
+    its wavelet features have their released moments, as `P3GMSynthesizer` does.
 
     **Privacy.** Beside the events that `fit` names, it charges the moments, or the counts of the classes; and stage 2,
     whose unit is a subset (a row, or all rows of a unit, are in one subset, which they may change from any gradient of
@@ -581,7 +581,8 @@ def _check_gaussians(settings, n_gaussians, n_features):
     if (held := numbers * _BYTES_OF_SLOPES) > limit or numbers > MOST_SLOPES:
         raise ValueError(
             f"n_components={n_latent} latents of {n_gaussians} Gaussians of {n_features} pixels take {readable(held)}, "
-            f"more than max_memory={settings.max_memory:g} GiB or than can be loaded again: lower n_components"
+            f"and at most max_memory={settings.max_memory:g} GiB and {MOST_SLOPES:,} numbers are allowed: lower "
+            "n_components"
         )
 
 

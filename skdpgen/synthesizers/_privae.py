@@ -43,7 +43,7 @@ VAE_TRAINING = {
     "device": "cpu",
 }
 _WARM_TRAINING = {**VAE_TRAINING, "warm_start_steps": None}  # None: by the kind of the rows, which is public
-# Of tables and of images; see `default_start`.
+# Of tables and of images; see `_default_start`.
 _START_STEPS = 2000
 
 
@@ -104,8 +104,8 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
     def _default_start(self, is_frame):
         """Steps on synthetic rows of released moments before the private ones, by public facts.
 
-        Tables and images have them. Other priors than the normal one are asked for to shape the latents, for which
-        moments, which have none, are no start.
+        Tables and images have them. Whoever gives another prior than the normal one wants latents of that form, and
+        rows drawn from moments do not have it.
         """
         prior = getattr(self, "prior", "normal")
         images = self.image_shape is not None and isinstance(prior, str) and prior == "normal"
