@@ -40,6 +40,7 @@ from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.nn import (
     DPNet,
     DPNetClassifier,
+    ImageRefinementModule,
     P3GMModule,
     PartitionedVAEModule,
     PriVAEModule,
@@ -275,6 +276,7 @@ _PUBLIC = {"bounds": (-5, 60), "l2_bound": 1.0}
 _NET = {"sampling_rate": 0.5, "steps": 2}
 _DEEP = {"decoder": "net", "warm_start_steps": 1, **_NET}
 _REFINES = {"decoder": "net", "net": DPNet(TableRefinementModule, module__n_hidden=4), **_NET}
+_SHIFTS = {"decoder": "net", "net": DPNet(ImageRefinementModule, module__n_hidden=4), **_NET, "image_shape": (4, 4)}
 _CLASSES = ["bread", "salt", "wine", "a word that is nowhere else", "a third word"]
 _PIXELS = {"image_shape": (4, 4)}
 _MOMENTS = {"warm_start_steps": 1}
@@ -405,6 +407,9 @@ CASES = {
     "arrays, net, back": Case(_p3gm(**_DEEP), "array", back=True),
     "images": Case(_p3gm(epsilon=400.0, **_PIXELS, bounds=(0, 16)), "images, classes"),
     "images, learned, replace_one": Case(_p3gm(**_PIXELS, neighboring=REPLACE), "images, classes"),
+    "images, net that shifts": Case(_p3gm(epsilon=400.0, **_SHIFTS, bounds=(0, 16)), "images, classes"),
+    "images, net that shifts, learned, back": Case(_p3gm(**_SHIFTS), "images, classes", back=True),
+    "images of no class, net that shifts": Case(_p3gm(**_SHIFTS, neighboring=REPLACE), "images"),
     "images, features": Case(_p3gm(**_PIXELS, decoder="features", bounds=(0, 16)), "images, classes"),
     "moments, replace_one": Case(_moment(neighboring=REPLACE), "array"),
     "frame": Case(_p3gm(target="job"), "frame"),

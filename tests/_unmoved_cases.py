@@ -33,6 +33,7 @@ from skdpgen import (
 from skdpgen.nn import (
     DPNet,
     DPNetClassifier,
+    ImageRefinementModule,
     P3GMModule,
     PartitionedVAEModule,
     PriVAEModule,
@@ -131,6 +132,10 @@ def _p3gm_net(**given):
 
 def _p3gm_refined(**given):
     return make_flat(P3GMSynthesizer, decoder="net", net=_net(TableRefinementModule), **_SMALL, **given)
+
+
+def _p3gm_shifted(**given):
+    return make_flat(P3GMSynthesizer, decoder="net", net=_net(ImageRefinementModule), **_SMALL, **given)
 
 
 def _p3gm_mixture(**given):
@@ -256,6 +261,7 @@ ESTIMATORS = {
     "p3gm": (P3GMSynthesizer, (*_ARRAYS, *_FRAMES, "array_numbers", "images_y")),
     "p3gm_net": (_p3gm_net, (*_ARRAYS, *_FRAMES)),
     "p3gm_refined": (_p3gm_refined, ("frame", "frame_target")),
+    "p3gm_shifted": (_p3gm_shifted, ("images_y",)),
     "p3gm_mixture": (_p3gm_mixture, ("array", "frame_target")),
     "moment": (MomentSynthesizer, (*_ARRAYS, *_FRAMES, "frame_targets", "array_numbers", "images_y")),
     "privae": (_privae, (*_ARRAYS, *_FRAMES)),
@@ -313,6 +319,7 @@ FITTED = [case for case in CASES if case.endswith(("-add", *_REPLACED))]
 # Plans alone: published settings and defaults, whose fits take too long here. Name: (how it is made, form, what more).
 PRESETS = {
     "p3gm_paper_adult": (P3GMSynthesizer, "frame_target", {"preset": "paper/adult"}),
+    "p3gm_net_image_defaults": (P3GMSynthesizer, "faces", {"decoder": "net"}),
     "p3gm_net_defaults": (P3GMSynthesizer, "frame", {"decoder": "net"}),
     "privae_defaults": (PriVAESynthesizer, "array", {}),
     "dp2vae_paper": (DP2VAESynthesizer, "faces", {"preset": "paper/mnist", "training": SubsetSGD(max_memory=100.0)}),

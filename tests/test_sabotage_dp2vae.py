@@ -6,6 +6,7 @@ import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_dp2vae as estimator
 import test_dp2vae_training as training
+import test_shifted_images as shifted
 import test_subset_events as events
 import test_subsets as subsets
 from _fits import ledger_is_what_ran, nothing_private_is_kept
@@ -54,6 +55,7 @@ VISITS = Claim(subsets.test_the_balanced_schedule_is_public_and_visits_as_often_
 KEYED = Claim(subsets.test_draws_are_a_function_of_purpose_unit_and_step_alone)
 
 
+LATENTS = Claim(shifted.test_latents_of_rows_are_those_that_made_them)
 NEAREST = Claim(estimator.test_rows_get_the_component_whose_mean_is_nearest_whoever_else_is_there)
 
 
@@ -269,6 +271,14 @@ MUTANTS = [
         (
             LeadingDirections.nearest,
             ("$found[$part] < 0", "($found[$part] < 0) | (np.arange(len($found[$part])) == 7)"),
+        ),
+    ),
+    (
+        "latents by the mean of the rows",
+        [LATENTS],
+        (
+            LeadingDirections.encode,
+            ("exact_product($rows[$part], $matrix)", "exact_product($rows[$part] - $rows.mean(0), $matrix)"),
         ),
     ),
     # fits

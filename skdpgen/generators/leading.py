@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from ..utils.blocks import exact_product
-from .gaussians import full_covariances
+from ..utils.file_checks import check_size
+from .gaussians import LinearGenerator, full_covariances
+from .refined_images import RefinedImages
 
-__all__ = ["LeadingDirections"]
+__all__ = ["MOST_SLOPES", "LeadingDirections"]
+
+# Numbers of the slopes of released Gaussians: those of all latents, columns and components. And the largest entry of
+# their directions in a file; rows are scaled to a box of at most 1.
+MOST_SLOPES, _LARGEST_DIRECTION = 1 << 28, 1e6
+# Generators by their name in a release file.
+_KINDS = {"linear": LinearGenerator, "refined": RefinedImages}
 
 # Rows that are decoded at a time.
 _CHUNK_ROWS = 8192
@@ -83,6 +91,31 @@ class LeadingDirections:
             found[part] = np.where(found[part] < 0, -1, of_class * each + nearest)
         return found
 
+    def encode(self, unit_rows, components):
+        """Latents of rows under the Gaussian of their component, zeros without one; one function of each row.
+
+        Parameters
+        ----------
+        unit_rows : array of shape (n_rows, n_features)
+            As for `nearest`.
+        components : int array of shape (n_rows,)
+
+        Returns
+        -------
+        float32 array of shape (n_rows, n_latent)
+            The coordinates of a row along the directions, in their standard deviations.
+        """
+        generator, space = self.generator, self.generator.space
+        width = generator.high - generator.low
+        origin = (generator.low - space.center) @ space.basis
+        found = np.zeros((len(unit_rows), self.n_latent), dtype=np.float32)
+        for k in range(self.n_components):
+            along = self.directions[k] / np.maximum(np.square(self.directions[k]).sum(axis=0), 1e-300)
+            matrix, shift = width[:, None] * (space.basis @ along), (origin - generator.mixture.means[k]) @ along
+            for part in _chunks(np.flatnonzero(components == k)):
+                found[part] = exact_product(unit_rows[part], matrix) + shift
+        return found
+
     def sample(self, classes, rng, shift=None):
         """Draw rows of given classes, as the generator does, and the latents that gave them.
 
@@ -109,7 +142,7 @@ class LeadingDirections:
             for k in np.unique(components):
                 rest = self._root_of(int(k))
                 where = np.flatnonzero(components == k)
-                for part in np.array_split(where, -(-len(where) // _CHUNK_ROWS)):
+                for part in _chunks(where):
                     along = latents[part] @ self.directions[k].T + rng.standard_normal((len(part), len(rest))) @ rest
                     more = 0.0 if shift is None else shift(latents[part], int(k))
                     x[part] = generator.decode_clipped(k, along, rng, more)
@@ -141,6 +174,25 @@ class LeadingDirections:
             deviation[k] = np.sqrt(np.maximum(variance, 0.0) + (generator.dither[k] / width) ** 2)
         return ((generator.location - generator.low) / width).astype(np.float32), slopes, deviation
 
+    def to_state(self):
+        """Return arrays for a release file."""
+        kind = next(name for name, kind in _KINDS.items() if type(self.generator) is kind)
+        return {"generator_kind": kind, "generator": self.generator.to_state(), "directions": self.directions}
+
+    @classmethod
+    def from_state(cls, state):
+        """Rebuild from `to_state`; ValueError where the parts do not fit one another, or are too large for memory."""
+        if state["generator_kind"] not in _KINDS:
+            raise ValueError("the released Gaussians are of an unknown kind")
+        generator = _KINDS[state["generator_kind"]].from_state(state["generator"])
+        directions = np.asarray(state["directions"], dtype=np.float64)
+        if directions.ndim != 3 or directions.shape[:2] != generator.mixture.means.shape:
+            raise ValueError("the directions do not fit the released Gaussians")
+        if not np.abs(directions).max(initial=0.0) <= _LARGEST_DIRECTION:
+            raise ValueError("the directions of the released Gaussians are too large")
+        check_size(len(directions), directions.shape[2], len(generator.low), most=MOST_SLOPES)
+        return cls(generator, directions)
+
     def _root_of(self, k):
         """Root of what the latents leave out of component `k`; kept, as rows are often drawn in chunks."""
         if k not in self._roots:
@@ -151,6 +203,11 @@ class LeadingDirections:
         """Covariance of component `k` without the directions of the latents."""
         own = self.directions[k]
         return full_covariances(self.generator.mixture)[k] - own @ own.T
+
+
+def _chunks(places):
+    """Parts of some rows that are handled at a time, of about equal lengths."""
+    return np.array_split(places, -(-len(places) // _CHUNK_ROWS)) if len(places) else []
 
 
 def _root(covariance):

@@ -14,7 +14,7 @@ from ._likelihoods import BernoulliLikelihood, GaussianLikelihood, LaplaceLikeli
 from ._modules import P3GMModule, PartitionedVAEModule, PriVAEModule
 from ._networks import SparseEncoder, mlp
 from ._priors import GaussianMixturePrior, MixturePrior, NormalPrior, SparsePrior
-from ._refinement import TableAnchor, TableRefinementModule
+from ._refinement import ImageRefinementModule, TableAnchor, TableRefinementModule
 
 __all__ = [
     "BernoulliLikelihood",
@@ -24,6 +24,7 @@ __all__ = [
     "DPNetClassifier",
     "GaussianLikelihood",
     "GaussianMixturePrior",
+    "ImageRefinementModule",
     "KLFromPrior",
     "LaplaceLikelihood",
     "MixturePrior",

@@ -13,8 +13,8 @@ from ._likelihoods import BernoulliLikelihood, ScaledGaussianLikelihood, TableLi
 from ._networks import mlp
 
 __all__ = [
-    "ARCHITECTURES", "AUXILIARY", "LIKELIHOODS", "ReleasedDecoder", "check_modules", "in_patch_order", "make_decoder",
-    "make_encoder",
+    "ARCHITECTURES", "AUXILIARY", "LIKELIHOODS", "Conditional", "ReleasedDecoder", "check_modules",
+    "in_patch_order", "make_decoder", "make_encoder",
 ]  # fmt: skip
 
 ARCHITECTURES = ("patches", "mlp", "conv_28", "conv_faces")
@@ -40,7 +40,7 @@ class _Dense(nn.Module):
         return x @ self.weight if self.bias is None else x @ self.weight + self.bias
 
 
-class _Conditional(nn.Module):
+class Conditional(nn.Module):
     """Network of one argument that gets the label as further columns of its input."""
 
     def __init__(self, body):
@@ -253,7 +253,7 @@ def make_encoder(architecture, n_features, n_classes, n_latent, *, image_shape=N
         Units of the hidden layer of "patches" and "mlp"; channels of the convolution of "patches".
     """
     if architecture == "mlp":
-        return _Conditional(mlp(n_features + n_classes, n_hidden, 2 * n_latent, layer=_Dense))
+        return Conditional(mlp(n_features + n_classes, n_hidden, 2 * n_latent, layer=_Dense))
     if architecture == "patches":
         return PatchEncoder(image_shape, n_classes, 2 * n_latent, n_channels, n_hidden)
     return ConvEncoder(image_shape, n_classes, 2 * n_latent, _CHANNELS[architecture])
@@ -262,7 +262,7 @@ def make_encoder(architecture, n_features, n_classes, n_latent, *, image_shape=N
 def make_decoder(architecture, n_outputs, n_classes, n_latent, *, image_shape=None, n_hidden=128, n_channels=16):
     """Return a network (latent, one-hot label) -> `n_outputs` numbers; parameters as in `make_encoder`."""
     if architecture == "mlp":
-        return _Conditional(mlp(n_latent + n_classes, n_hidden, n_outputs, layer=_Dense))
+        return Conditional(mlp(n_latent + n_classes, n_hidden, n_outputs, layer=_Dense))
     if architecture == "patches":
         return PatchDecoder(image_shape, n_latent + n_classes, n_channels, n_hidden)
     return ConvDecoder(image_shape, n_latent + n_classes, _CHANNELS[architecture])

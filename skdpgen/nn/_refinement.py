@@ -1,15 +1,70 @@
-"""A network that refines a released mixture of products: the loss is minus the exact log-likelihood of a row."""
+"""Networks that refine released models: the products of tables, and the Gaussians of images."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 import torch.nn.functional as F
 from skorch.callbacks import Callback
 from torch import nn
 
+from ._dp2vae import Conditional, ReleasedDecoder
+from ._likelihoods import BernoulliLikelihood
 from ._networks import mlp
 
-__all__ = ["TableAnchor", "TableRefinementModule"]
+__all__ = ["ImageRefinementModule", "TableAnchor", "TableRefinementModule"]
+
+# Of the latents of images, which vary by 1.
+_LATENT_VARIANCE = 0.05
+
+
+class ImageRefinementModule(nn.Module):
+    """Released Gaussians of images whose means a network shifts; the loss is minus the ELBO of equation 7 of P3GM.
+
+    The latents are the coordinates of an image along the widest directions of the Gaussian of its class, or of a part
+    of its class: the encoder is released, like the PCA of the paper, and its variance is fixed. The decoder is a
+    `ReleasedDecoder`. The last layer of its network starts at zero, so before the first step the model is exactly the
+    released one.
+
+    Parameters
+    ----------
+    location, deviation : arrays of shape (n_gaussians, n_pixels)
+    slopes : array of shape (n_gaussians, n_latent, n_pixels)
+        Given latent z, a pixel is a normal number of mean ``location + z @ slopes``, clipped to [0, 1]; released.
+    n_labels : int, default=0
+        Number of trailing one-hot columns of a row, which say its Gaussian: 0 or `n_gaussians`. The columns before them
+        are the pixels in [0, 1], then the latents.
+    n_hidden : int or sequence of int, default=()
+        Units of the hidden layers (ReLU); an empty sequence is a linear map, which has far less noise.
+    n_monte_carlo : int, default=1
+        Latents that are drawn for a record (L of equation 7).
+    """
+
+    def __init__(self, location, slopes, deviation, *, n_labels=0, n_hidden=(), n_monte_carlo=1):
+        super().__init__()
+        location, slopes, deviation = (torch.as_tensor(x, dtype=torch.float32) for x in (location, slopes, deviation))
+        self.n_labels, (_, self.n_latent, self.n_pixels) = n_labels, slopes.shape
+        network = Conditional(mlp(self.n_latent + n_labels, n_hidden, self.n_pixels))
+        self.decoder, self.likelihood = ReleasedDecoder(network, location, slopes, deviation), BernoulliLikelihood()
+        # the training loop draws for each place of the batch: a draw made here would shift when a record joins
+        self.noise_shape = (n_monte_carlo, self.n_latent)
+
+    @property
+    def network(self):
+        """Latents and one-hot label to what is added to the mean of each pixel."""
+        return self.decoder.network.body
+
+    def forward(self, x, noise):
+        """Loss of each record, shape (batch,); 0 for a record that has no Gaussian."""
+        pixels, mean, label = x.split((self.n_pixels, self.n_latent, self.n_labels), -1)
+        latent = (mean[:, None] + _LATENT_VARIANCE**0.5 * noise).flatten(0, 1)
+        labels = label.repeat_interleave(noise.shape[1], 0)
+        output = self.decoder(latent, labels).view(len(x), noise.shape[1], -1)
+        reconstruction = self.likelihood.log_prob(output, pixels[:, None]).mean(1)
+        constant = self.n_latent * (_LATENT_VARIANCE - 1 - math.log(_LATENT_VARIANCE))
+        divergence = 0.5 * (mean.square().sum(-1) + constant)
+        return (divergence - reconstruction) * (label.sum(-1) if self.n_labels else 1.0)
 
 
 class TableRefinementModule(nn.Module):

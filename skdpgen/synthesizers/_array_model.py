@@ -27,6 +27,7 @@ from ..generators.gaussians import (
     shrink_centers,
 )
 from ..generators.refined_images import RefinedImages, class_maps, common_map, feature_space
+from ..generators.shifted_images import ShiftedImages
 from ..generators.speckles import SMALLEST_SIDE
 from ..mechanisms import (
     add_gaussian,
@@ -64,7 +65,9 @@ _MOST_COMPONENTS, _MOST_OF_IMAGES = 60, 400
 # ten.
 _ROWS_APART = 3_000
 # Generators by their name in a release file.
-KINDS = {LinearGenerator: "linear", NetGenerator: "net", RefinedImages: "refined"}
+KINDS = {LinearGenerator: "linear", NetGenerator: "net", RefinedImages: "refined", ShiftedImages: "shifted"}
+# Of these, the ones that have a network.
+_NETWORKS = (NetGenerator, ShiftedImages)
 
 
 class ArrayModel(ReleasedModel):
@@ -73,7 +76,7 @@ class ArrayModel(ReleasedModel):
     Parameters
     ----------
     codec : ArrayCodec
-    generator : LinearGenerator, RefinedImages or NetGenerator
+    generator : LinearGenerator, RefinedImages, ShiftedImages or NetGenerator
     row_count : float
     component_weights : array of shape (n_components,)
         Of classes, where the model has them, else of the Gaussians of the prior.
@@ -96,7 +99,7 @@ class ArrayModel(ReleasedModel):
     @property
     def gradient_noise(self):
         """Source of the noise of DP-SGD and whether it was private, where there was any."""
-        return self.generator.noise if isinstance(self.generator, NetGenerator) else None
+        return self.generator.noise if isinstance(self.generator, _NETWORKS) else None
 
     def draw(self, components, rng):
         """Scaled rows of given components."""
@@ -104,7 +107,7 @@ class ArrayModel(ReleasedModel):
 
     def given(self, given):
         """The model of rows that have some of their columns as asked for."""
-        if isinstance(self.generator, NetGenerator):
+        if isinstance(self.generator, _NETWORKS):
             raise ValueError('given= of an array needs decoder="released": a network has no distribution given a value')
         return ArraysGiven(self, given)
 
@@ -124,6 +127,8 @@ class ArrayModel(ReleasedModel):
         if isinstance(self.generator, NetGenerator):
             return self.generator.elbo(*self._scale(X, y))
         scaled, _ = self._scale(X)
+        if isinstance(self.generator, ShiftedImages):
+            return self.generator.score_samples(scaled)
         space, mixture = self.generator.space, self.generator.mixture
         latent = space.encode(scaled)
         left = np.square(scaled - space.decode(latent)).sum(axis=1)
@@ -333,7 +338,7 @@ def _scaled_by_norms(gaussians, latents, norms):
 
 def _draws_images(rows, model):
     """Whether the released Gaussians themselves are to look like images."""
-    return rows.image_shape is not None and model.moments_alone
+    return rows.image_shape is not None and model.draws_gaussians
 
 
 def _cleaned(rows, model, gaussians):

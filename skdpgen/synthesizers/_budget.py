@@ -58,6 +58,8 @@ _SPLITS = {
 }
 # Where the network refines the decoder of the moments, they remain most of the model.
 _REFINED_SPLIT = (0.8, 0.0, 0.2)
+# Where it refines images, half of the moments' share is for their features.
+_REFINED_IMAGES_SPLIT = (0.9, 0.0, 0.1)
 # The moments of features are as important as those of the pixels.
 _FEATURES_SPLIT = (0.5, 0.0, 0.5)
 # Images whose features are released by default: on those of 8 x 8 pixels it gains nothing, and on far larger ones than
@@ -173,6 +175,11 @@ class MomentSettings:
     def moments_alone(self):
         """Whether the released moments are the whole model."""
         return self.mixture is None and self.decoder is None
+
+    @property
+    def draws_gaussians(self):
+        """Whether rows are drawn by the released Gaussians, perhaps shifted by a network that refines them."""
+        return self.mixture is None and (self.decoder is None or self.decoder.refines)
 
     def has_class_norms(self, rows):
         """Whether norms are released class by class: for Gaussians of rows of numbers; public."""
@@ -413,7 +420,7 @@ def plan_moments(rows, model, bounds_share, accountant, calibrate, *, split=None
     def phases_of(cells):
         return moment_phases(rows, model, bounds_share, split=split, cells=cells)
 
-    possible = rows.may_have_subclusters and model.decoder is None
+    possible = rows.may_have_subclusters and (model.decoder is None or model.decoder.refines)
     return plan_with_cells(phases_of, accountant, calibrate) if possible else calibrate(phases_of(False))
 
 
@@ -454,7 +461,8 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     split : tuple of three floats, default=None
         Shares of encoder, mixture and decoder in the rest; None depends on which of them there are.
     cells : bool, default=False
-        Half of the encoder's share is for the moments of sub-clusters of the classes.
+        Half of the encoder's share is for the moments of sub-clusters of the classes. With a network beside features,
+        half of it is for the features first.
 
     Returns
     -------
@@ -463,7 +471,7 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     mixture, net, features = (part is not None for part in (model.mixture, model.decoder, model.features))
     if split is None:
         split = _REFINED_SPLIT if net and model.decoder.refines else _SPLITS[mixture, net]
-        split = _FEATURES_SPLIT if features else split
+        split = (_REFINED_IMAGES_SPLIT if net else _FEATURES_SPLIT) if features else split
     for share, used, name in zip(split, (True, mixture, net or features), ("encoder", "mixture", "decoder")):
         if used and not share > 0:
             of = ' (of images, their features; decoder="released" has none)' if name == "decoder" and features else ""
@@ -474,6 +482,9 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     message = f'"bounds": {bounds_share:g} of budget_split leaves nothing to the model'
     rest = remaining_share(learned, message) / sum(split)
     encoder, em, decoder = (share * rest for share in split)
+    of_features = 0.0
+    if features:
+        encoder, of_features = (encoder / 2, encoder / 2) if net else (encoder, decoder)
     norms = model.has_class_norms(rows)
     triples = encoder * _TRIPLES_SHARE if model.has_triples(rows) else 0.0
     units = 0.0 if model.units is None else encoder * model.units.share
@@ -490,10 +501,10 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
         phases.append(Phase("cells", encoder / 2))
     if mixture:
         phases.append(Phase("mixture", em, steps=model.mixture.n_iter))
+    if features:
+        phases.append(Phase("features", of_features))
     if net:
         phases.append(model.decoder.training.phase("decoder", decoder))
-    if features:
-        phases.append(Phase("features", decoder))
     return phases
 
 

@@ -17,13 +17,13 @@ from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..generators.gaussians import MOST_SUBCLUSTERS
+from ..generators.leading import MOST_SLOPES
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import has_classes, plan_facts
 from ._budget import check_device, plan_with_cells, relative_shares, suits_features
 from ._dp2vae_model import (
-    MOST_SLOPES,
     DP2VAEModel,
     NetworkSettings,
     fit_dp2vae_model,

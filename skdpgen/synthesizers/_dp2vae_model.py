@@ -12,12 +12,9 @@ from scipy.special import expit, logsumexp
 
 from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
-from ..generators.gaussians import LinearGenerator
 from ..generators.leading import LeadingDirections
-from ..generators.refined_images import RefinedImages
-from ..utils.file_checks import check_size, check_whole
+from ..utils.file_checks import check_whole
 from ..utils.printing import listed
-from ._array_model import KINDS
 from ._before_training import release_class_counts, sizes_by_counts
 from ._frame_model import FrameModel
 from ._generator_model import training_rows
@@ -25,7 +22,6 @@ from ._moment_start import draw_components, draw_rows, facts_state, release_mome
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 
 __all__ = [
-    "MOST_SLOPES",
     "DP2VAEModel",
     "NetworkSettings",
     "fit_dp2vae_model",
@@ -39,9 +35,6 @@ _SCORE_LATENTS = 256
 # Stage 1 and refreshments: the rate of Adam, and the steps of one refreshment. Stage 2: the decay of the exponential
 # average of the decoder that is released.
 _ENCODER_RATE, _REFINE_STEPS, _AVERAGING = 1e-3, 1, 0.99
-# Numbers of the slopes of released Gaussians: those of all latents, columns and components. And the largest entry of
-# their directions in a file; rows are scaled to a box of at most 1.
-MOST_SLOPES, _LARGEST_DIRECTION = 1 << 28, 1e6
 # How the networks are trained on synthetic rows of released moments.
 _INITIAL_RATE, _INITIAL_BATCH = 3e-3, 128
 
@@ -231,10 +224,7 @@ class DP2VAEModel(ReleasedModel):
             raise ValueError("a model with your own decoder module cannot be saved: model files hold no code")
         network, start = self.decoder, {}
         if self.leading is not None:
-            network = self.decoder.network
-            generator, directions = self.leading.generator, self.leading.directions
-            kind = KINDS[type(generator)]
-            start = {"generator_kind": kind, "generator": generator.to_state(), "directions": directions}
+            network, start = self.decoder.network, self.leading.to_state()
         return {
             "description": self.description,
             "decoder": {name: p.detach().numpy().copy() for name, p in network.named_parameters()},
@@ -267,27 +257,19 @@ class DP2VAEModel(ReleasedModel):
 
 
 def _restore_leading(state, codec):
-    """The released Gaussians of a file; ValueError where they do not fit its decoder, or are too large for memory."""
-    kinds = {KINDS[kind]: kind for kind in (LinearGenerator, RefinedImages)}
-    if state["generator_kind"] not in kinds:
-        raise ValueError("the released Gaussians are of an unknown kind")
-    generator = kinds[state["generator_kind"]].from_state(state["generator"])
-    directions, mixture, described = state["directions"], generator.mixture, state["description"]
-    n_latent = check_whole(state["n_latent"], "n_latent", 1)
-    shape = (len(mixture.weights), mixture.means.shape[1], n_latent)
-    directions = np.asarray(directions, dtype=np.float64)
-    leading = LeadingDirections(generator, directions)
+    """The released Gaussians of a file; ValueError where they do not fit its decoder."""
+    leading, described = LeadingDirections.from_state(state), state["description"]
+    generator, n_latent = leading.generator, check_whole(state["n_latent"], "n_latent", 1)
     fits = (
         state["likelihood"] == "bernoulli"
-        and directions.shape == shape
-        and shape[0] == max(codec.n_classes, 1) * generator.per_class
+        and leading.n_latent == n_latent
+        and leading.n_components == max(codec.n_classes, 1) * generator.per_class
         and (codec.n_classes > 0 or generator.per_class == 1)
         and len(generator.low) == described["n_outputs"] == codec.n_features
         and (described["n_latent"], described["n_classes"]) == (n_latent, number_of_labels(leading, codec))
     )
-    if not fits or not np.abs(directions).max(initial=0.0) <= _LARGEST_DIRECTION:
+    if not fits:
         raise ValueError("the released Gaussians do not fit the decoder")
-    check_size(shape[0], n_latent, len(generator.low), most=MOST_SLOPES)
     return leading
 
 

@@ -13,8 +13,10 @@ from .._parameters import ImageFeatures, LatentMixture
 from ..data.frames import FrameRows
 from ..data.validation import check_likelihood, validate_input
 from ..exceptions import InvalidInputError
-from ..generators.gaussians import LatentSpace, LinearGenerator
+from ..generators.gaussians import MOST_SUBCLUSTERS, LatentSpace, LinearGenerator
+from ..generators.leading import MOST_SLOPES, LeadingDirections
 from ..generators.refined_table import RefinedTable, refinement_inputs
+from ..generators.shifted_images import ShiftedImages
 from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
 from ..utils.blocks import map_blocks
 from ..utils.progress import shows_bars
@@ -51,8 +53,10 @@ _ACTS = dict.fromkeys(
 _WARM_ROWS, _WARM_BATCH, _WARM_RATE, _WARM_STEPS = 20_000, 256, 1e-3, 500
 # (sampling_rate, steps) of a whole network, and of one that refines the released decoder: few steps of large batches.
 _SAMPLING, _REFINING = (0.005, 1000), (0.1, 150)
-# Step size of a network that refines, and the decay of the average of its parameters.
-_REFINING_RATE, _REFINING_DECAY = 5e-3, 0.95
+# Step size of a network that refines a table, or images, and the decay of the average of its parameters.
+_REFINING_RATE, _IMAGES_RATE, _REFINING_DECAY = 5e-3, 1e-3, 0.95
+# Latents of a network that refines images: so many of the widest directions of each Gaussian, at most.
+_IMAGES_LATENTS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,17 +290,19 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         _name_prior(parameters)
         split = moment_split(parameters["budget_split"])
         rows = self._read(X, y, groups, parameters)
-        features = parameters["decoder"] if isinstance(parameters["decoder"], ImageFeatures) else ImageFeatures()
-        parameters["decoder"] = _decoder(parameters, rows)
-        model = _settings(parameters, self._seed(), _refines(parameters, rows), features)
+        given = parameters["decoder"]
+        parameters["decoder"], refines = _decoder(parameters, rows), _refines(parameters, rows)
+        features = None
+        if parameters["decoder"] == "features" or (refines and _images_with_features(rows)):
+            features = given if isinstance(given, ImageFeatures) else ImageFeatures()
+        model = _settings(parameters, self._seed(), refines, features)
         if model.decoder is not None:
             sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
             training = resolve_sampling(model.decoder.training, len(rows), self._relation(accountant), **sizes)
             model = replace(model, decoder=replace(model.decoder, training=training))
         model, plan = self._plan(rows, model, accountant, split=split)
         if model.decoder is not None:
-            check = _check_refinement if model.decoder.refines else _check_network
-            check(model.decoder, *rows.network_shape(model.n_components))
+            _check_decoder(model.decoder, rows, model, cells="cells" in plan.noise_multipliers)
         return (rows, model), plan
 
     def _read(self, X, y, groups, parameters):
@@ -326,7 +332,9 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
             model.generator.progress = self.progress
         if settings.decoder is None:
             return model
-        if settings.decoder.refines:
+        if settings.decoder.refines and model.kind == "array":
+            model.generator = _refine_on_images(rows, model, settings.decoder, fit)
+        elif settings.decoder.refines:
             model.latent_model = _refine_on_frame(rows, model, settings.decoder, fit)
         elif model.kind == "frame":
             model.net = _train_in_place(rows, model, settings.decoder, fit)
@@ -343,7 +351,7 @@ def _name_prior(parameters):
 
 
 def _settings(parameters, seed, refines, features):
-    """The settings of a model, from resolved parameters of the synthesizer; `features` are for that decoder alone."""
+    """The settings of a model, from resolved parameters of the synthesizer; `features` are None where it has none."""
     decoder = None
     if parameters["decoder"] == "net":
         rate, steps = _REFINING if refines else _SAMPLING
@@ -364,7 +372,7 @@ def _settings(parameters, seed, refines, features):
         shows_bars(parameters["progress"]),
         parameters["mixture"],
         decoder,
-        features=features if parameters["decoder"] == "features" else None,
+        features=features,
     )
 
 
@@ -378,8 +386,7 @@ def _decoder(parameters, rows):
     """
     given = parameters["decoder"]
     wanted = "features" if isinstance(given, ImageFeatures) else given
-    images, prior = not isinstance(rows, FrameRows) and rows.image_shape is not None, parameters["prior"]
-    possible = images and prior != "mixture" and (prior != "gaussian" or rows.labels is None)
+    possible = _may_have_features(parameters, rows)
     if wanted == "features" and not possible:
         raise InvalidInputError(
             'decoder="features" needs image_shape=, no mixture, and with classes no prior="gaussian"'
@@ -389,29 +396,52 @@ def _decoder(parameters, rows):
     return wanted
 
 
+def _may_have_features(parameters, rows):
+    """Whether rows are images, with a Gaussian of their own class; public."""
+    images, prior = not isinstance(rows, FrameRows) and rows.image_shape is not None, parameters["prior"]
+    return images and prior != "mixture" and (prior != "gaussian" or rows.labels is None)
+
+
+def _images_with_features(rows):
+    """Whether rows are images whose features are released by default; public."""
+    return not isinstance(rows, FrameRows) and suits_features(rows.image_shape)
+
+
 def _refines(parameters, rows):
     """Whether a network refines the released decoder, rather than takes its place; public.
 
     Raises
     ------
     ValueError
-        A `TableRefinementModule` is asked for where it cannot be, or with parameters of a network of another kind.
+        A module that refines tables or images is asked for where it cannot be, or with parameters of a network of
+        another kind.
     """
     if parameters["decoder"] != "net":
         return False
+    from ..nn import ImageRefinementModule, TableRefinementModule
+
+    if isinstance(rows, FrameRows):
+        kind, possible = TableRefinementModule, parameters["prior"] != "mixture"
+    else:
+        kind = ImageRefinementModule
+        possible = _may_have_features(parameters, rows) and parameters["likelihood"] != "gaussian"
     warm = parameters["warm_start_steps"] is not None
-    possible = isinstance(rows, FrameRows) and parameters["prior"] != "mixture"
     if parameters["net"] is None:
         return possible and not warm
-    from ..nn import TableRefinementModule
-
     module = getattr(parameters["net"], "module", None)
-    if not issubclass(module if isinstance(module, type) else type(module), TableRefinementModule):
+    module = module if isinstance(module, type) else type(module)
+    uses = {
+        TableRefinementModule: "DataFrames without a mixture prior",
+        ImageRefinementModule: 'images without a mixture and likelihood="gaussian", and with classes without '
+        'prior="gaussian"',
+    }
+    asked = next((known for known in uses if issubclass(module, known)), None)
+    if asked is None:
         return False
-    if not possible:
-        raise InvalidInputError("net=DPNet(TableRefinementModule) is for DataFrames without a mixture prior")
+    if not possible or asked is not kind:
+        raise InvalidInputError(f"net=DPNet({asked.__name__}) is for {uses[asked]}")
     if warm:
-        raise ValueError("warm_start_steps would do nothing with net=DPNet(TableRefinementModule): leave it out")
+        raise ValueError(f"warm_start_steps would do nothing with net=DPNet({asked.__name__}): leave it out")
     return True
 
 
@@ -550,8 +580,36 @@ def _refine_on_frame(rows, model, decoder, fit):
     return RefinedTable.of(table, _layers(net.module_.cpu().network), noise)
 
 
+def _refine_on_images(rows, model, decoder, fit):
+    """Train the network that shifts the means of the released Gaussians; return what may be released of all of them."""
+    leading = LeadingDirections.of(model.generator, min(_IMAGES_LATENTS, model.n_latent))
+    low, high = model.codec.box
+    unit = ((model.codec.scale(rows.X) - low) / np.maximum(high - low, 1e-300)).astype(np.float32)
+    gaussians = leading.nearest(unit, rows.codes)  # that the row counts to; negative without a class
+    n_labels = leading.n_components if model.codec.n_classes else 0
+    labels = gaussians[:, None] == np.arange(n_labels)
+    x = np.concatenate([unit, leading.encode(unit, gaussians), labels], axis=1, dtype=np.float32)
+    del unit
+    plan = decoder_plan(decoder.training, fit, fit.step_size(model.row_count, model.counted))
+    location, slopes, deviation = leading.columns()
+    net = _make_image_refinement(
+        decoder,
+        plan,
+        f"epsilon {fit.plan.epsilon:.3g}",
+        location=location,
+        slopes=slopes,
+        deviation=deviation,
+        n_labels=n_labels,
+    )
+    net.fit_file = fit.checkpoint
+    net.initialize()
+    net.partial_fit(x, groups=rows.unit_codes)
+    noise = (net.noise_description_, net.noise_private_)
+    return ShiftedImages(leading, _layers(net.module_.cpu().network), n_labels, noise)
+
+
 def _make_refinement(decoder, plan, progress_text, **released):
-    """The net of the settings that refines a released decoder, or the default one, given what was released."""
+    """The net of the settings that refines a released table, or the default one, given what was released."""
     from ..nn import DPNet, ParameterAverage, TableAnchor, TableRefinementModule
 
     def default():
@@ -561,20 +619,66 @@ def _make_refinement(decoder, plan, progress_text, **released):
     return decoder.network.make(default, plan, progress_text, **released)
 
 
-def _check_refinement(decoder, n_features, n_latent, exact):
-    """Refuse, before anything is charged, a network that cannot be trained privately; see `_check_network`."""
-    from ..dpsgd import check_module, check_optimizer
+def _make_image_refinement(decoder, plan, progress_text, **released):
+    """The net of the settings that refines released images, or the default one, given what was released."""
+    from ..nn import DPNet, ImageRefinementModule, ParameterAverage
+
+    def default():
+        return DPNet(ImageRefinementModule, lr=_IMAGES_RATE, callbacks=[("average", ParameterAverage(_REFINING_DECAY))])
+
+    return decoder.network.make(default, plan, progress_text, **released)
+
+
+def _check_decoder(decoder, rows, model, *, cells):
+    """Refuse, before anything is charged, a network that cannot be trained privately, or at all.
+
+    Parameters
+    ----------
+    decoder : DecoderSettings
+    rows : ArrayRows or FrameRows
+        Only what is public of them.
+    model : MomentSettings
+    cells : bool
+        Whether the classes of images may have sub-clusters.
+    """
     from ..nn._dp_net import check_template
 
     check_template(decoder.network.template)
     check_device(decoder.network.device)
-    points = {"features": np.zeros((1, 3, n_latent)), "logits": np.zeros((1, 3, n_features))}
-    net = _make_refinement(decoder, None, "", **points, widths=(n_features,))
+    n_features, n_latent, exact = rows.network_shape(model.n_components)
+    if not decoder.refines:
+        _check_network(decoder, n_features, n_latent, exact)
+    elif isinstance(rows, FrameRows):
+        points = {"features": np.zeros((1, 3, n_latent)), "logits": np.zeros((1, 3, n_features))}
+        _check_refinement(_make_refinement(decoder, None, "", **points, widths=(n_features,)), n_features)
+    else:
+        n_gaussians, n_latent = _most_gaussians(rows, cells), min(_IMAGES_LATENTS, n_latent)
+        if n_gaussians * n_latent * n_features > MOST_SLOPES:
+            raise InvalidInputError(
+                f"the slopes of {n_latent} latents of {n_gaussians} Gaussians of {n_features} pixels are more than "
+                f'{MOST_SLOPES:,} numbers: lower n_components, or use decoder="features"'
+            )
+        columns = dict.fromkeys(("location", "deviation"), np.ones((1, n_features)))
+        columns["slopes"] = np.zeros((1, n_latent, n_features))
+        _check_refinement(_make_image_refinement(decoder, None, "", **columns), n_features + n_latent)
+
+
+def _most_gaussians(rows, cells):
+    """Number of Gaussians of images, at most; of learned classes two are reckoned with. Public."""
+    n_classes = len(rows.labels.classes or (0, 1)) if rows.conditional and rows.labels is not None else 1
+    return n_classes * (MOST_SUBCLUSTERS if cells else 1)
+
+
+def _check_refinement(net, n_features):
+    """Refuse a network that refines, given rows of `n_features` columns; see `_check_decoder`."""
+    from ..dpsgd import check_module, check_optimizer
+
     check_optimizer(net.optimizer)
     net.initialize()
     check_module(net.module_)
     if _layers(net.module_.network) is None:
-        raise InvalidInputError("a TableRefinementModule has linear layers with ReLU between them alone: set n_hidden")
+        name = type(net.module_).__name__
+        raise InvalidInputError(f"the module {name} has linear layers with ReLU between them alone: set n_hidden")
     net.check(np.zeros((4, n_features), dtype=np.float32))
 
 
@@ -675,10 +779,7 @@ def _check_network(decoder, n_features, n_latent, exact):
         For what is no DPNet, BatchNorm, LBFGS, a module of other shapes, a device that is not there.
     """
     from ..dpsgd import check_module, check_optimizer
-    from ..nn._dp_net import check_template
 
-    check_template(decoder.network.template)
-    check_device(decoder.network.device)
     prior = GaussianMixtureParameters(np.ones(1), np.zeros((1, n_latent)), np.eye(n_latent)[None], "full")
     space = LatentSpace(np.zeros(n_features), np.eye(n_features)[:, :n_latent])
     likelihood = "gaussian" if decoder.likelihood == "auto" else decoder.likelihood

@@ -1,0 +1,121 @@
+"""Images of released Gaussians whose means are shifted by a network that DP-SGD has trained."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from .gaussians import class_weights
+from .layers import apply_layers, layers_of, layers_state
+from .leading import LeadingDirections
+
+__all__ = ["ShiftedImages"]
+
+# Rows that are scored at a time.
+_CHUNK_ROWS = 1024
+
+
+class ShiftedImages:
+    """Images of a `LinearGenerator` or of `RefinedImages`; a network of the widest directions shifts their means.
+
+    Images of a `RefinedImages` are moved to their wavelet features after that.
+
+    Parameters
+    ----------
+    leading : LeadingDirections
+    layers : list of (weight, bias)
+        Linear layers with ReLU between them, from latents, and the one-hot Gaussian where `n_labels` says so, to what
+        is added to each pixel in [0, 1].
+    n_labels : int
+        Number of Gaussians, or 0 for images without classes.
+    noise : (str, bool) or None, default=None
+        Source of the noise of the training, in words, and whether it was private; None once loaded from a file.
+    """
+
+    def __init__(self, leading, layers, n_labels, noise=None):
+        self.leading, self.layers, self.n_labels, self.noise = leading, layers, n_labels, noise
+
+    @property
+    def space(self):
+        """Principal components of the released moments."""
+        return self.leading.generator.space
+
+    @property
+    def mixture(self):
+        """The released Gaussians, in that space."""
+        return self.leading.generator.mixture
+
+    @property
+    def progress(self):
+        """Whether `sample` shows a bar, where images are moved; no file has it."""
+        return getattr(self.leading.generator, "progress", False)
+
+    @progress.setter
+    def progress(self, value):
+        self.leading.generator.progress = value
+
+    def sample(self, classes, rng):
+        """Draw scaled rows of shape (n_samples, n_features) for rows of given classes."""
+        return self.leading.sample(classes, rng, self._shift)[0]
+
+    def _shift(self, latent, k):
+        """What the network adds to scaled rows of Gaussian `k`."""
+        generator, labels = self.leading.generator, np.zeros((len(latent), self.n_labels), dtype=np.float32)
+        labels[:, k : k + 1] = 1.0
+        return apply_layers(self.layers, np.hstack([latent, labels])) * (generator.high - generator.low)
+
+    def score_samples(self, scaled):
+        """ELBO of each scaled row under the mixture of the classes, shape (n_samples,).
+
+        Of each class, the Gaussian whose mean is nearest counts alone, so it is a lower bound. The draws are the same
+        for all rows: the score of a row is a function of that row alone.
+        """
+        import torch
+
+        from ..nn import ImageRefinementModule
+        from ..nn._modules import DRAWS, fixed_normals, in_double
+
+        generator, (location, slopes, deviation) = self.leading.generator, self.leading.columns()
+        n_hidden = [len(bias) for _, bias in self.layers[:-1]]
+        module = ImageRefinementModule(location, slopes, deviation, n_labels=self.n_labels, n_hidden=n_hidden)
+        tensors = [torch.from_numpy(np.asarray(value)) for layer in self.layers for value in layer]
+        with torch.no_grad():
+            for parameter, value in zip(module.network.parameters(), tensors):
+                parameter.copy_(value)
+        module, weights = in_double(module), self.mixture.weights / self.mixture.weights.sum()
+        draws, n_classes = fixed_normals(DRAWS, module.noise_shape), len(class_weights(weights, generator.per_class))
+        x = (np.asarray(scaled, dtype=np.float64) - generator.low) / np.maximum(generator.high - generator.low, 1e-300)
+        scores = np.empty((len(x), n_classes))
+        for start in range(0, len(x), _CHUNK_ROWS):
+            unit = x[start : start + _CHUNK_ROWS]
+            for c in range(n_classes):
+                k = self.leading.nearest(unit, np.full(len(unit), c))
+                rows = np.hstack([unit, self.leading.encode(unit, k), np.eye(len(weights), self.n_labels)[k]])
+                with torch.inference_mode():
+                    each = [-module(torch.from_numpy(rows), draw.expand(len(unit), *draw.shape)) for draw in draws]
+                    scores[start : start + _CHUNK_ROWS, c] = torch.stack(each).mean(0).numpy() + np.log(
+                        np.maximum(weights[k], 1e-300)
+                    )
+        return np.logaddexp.reduce(scores, axis=1)
+
+    def to_state(self):
+        """Return arrays for a release file."""
+        return {**self.leading.to_state(), "layers": layers_state(self.layers), "n_labels": self.n_labels}
+
+    @classmethod
+    def from_state(cls, state):
+        """Rebuild from `to_state`."""
+        leading, layers = LeadingDirections.from_state(state), layers_of(state["layers"])
+        n_labels, width = state["n_labels"], leading.n_latent + state["n_labels"]
+        sizes = [width, *(len(bias) for _, bias in layers)]
+        shapes = [(after, before) for before, after in itertools.pairwise(sizes)]
+        fits = (
+            n_labels in (0, leading.n_components)
+            and (n_labels > 0 or leading.n_components == 1)
+            and [weight.shape for weight, _ in layers] == shapes
+            and sizes[-1] == len(leading.generator.low)
+        )
+        if not fits:
+            raise ValueError("the network does not fit the released Gaussians")
+        return cls(leading, layers, n_labels)
