@@ -331,10 +331,11 @@ def _as_tuple(value):
     return tuple(value) if listed and all(isinstance(size, Real) for size in value) else value
 
 
-def resolve_sampling(training, n_rows, relation, *, batch_size=None, epochs=None):
+def resolve_sampling(training, n_rows, relation, /, *, batch_size=None, epochs=None, **others):
     """Return a `Training` as `batch_size` and `epochs` set it, where the number of rows is public.
 
-    Between units it is private under both relations: a unit may have any number of rows.
+    Between units it is private under both relations: a unit may have any number of rows. The other parameters of a
+    synthesizer may come along, and have no effect.
     """
     if batch_size is None and epochs is None:
         return training

@@ -11,8 +11,8 @@ from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import BaseSynthesizer
-from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
-from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, n_weights, training_rows
+from ._before_training import network_shape, plan_phases
+from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
 
 __all__ = ["BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "critic_constraints", "fit_critic_model"]
 
@@ -196,10 +196,7 @@ def fit_critic_model(rows, settings, fit):
     """
     from ..nn._critics import train_by_critics
 
-    codec = learn_codec(rows, fit)
-    x, classes, n_levels = training_rows(rows, codec)
-    counts = release_class_counts(codec, len(x), classes if codec.n_classes else None, fit, rows.unit_sizes)
-    row_count, weights, _ = sizes_by_counts(counts, rows, fit)
+    codec, x, classes, n_levels, row_count, weights, _ = learn_rows(rows, fit)
     generator, coordinates = settings.make_generator(codec, x.shape[1], n_levels)
     training = settings.training.fitted_to(generator.n_outputs)
     plan = fit.cover(training.plan(fit.noise["gradients"], fit.plan.unit))

@@ -231,8 +231,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         self._check_clusters()
         vae = vae_settings(parameters, self._seed())
         rows = self._read(X, y, groups)
-        sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
-        vae = replace(vae, training=resolve_sampling(vae.training, len(rows), self._relation(accountant), **sizes))
+        vae = replace(vae, training=resolve_sampling(vae.training, len(rows), self._relation(accountant), **parameters))
         clusters = ClusterSettings(
             self.n_clusters, self.cluster_steps, self._share("clusters"), self.n_frequencies, self.length_scale,
             vae.network.seed,

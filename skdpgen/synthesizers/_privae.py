@@ -94,8 +94,7 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         rows = self._read(X, y, groups, images=bool(parameters["warm_start_steps"]))
         relation = self._relation(accountant)
         settings = vae_settings(parameters, self._seed())
-        sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
-        settings = resolve_training(settings, len(rows), relation, **sizes)
+        settings = resolve_training(settings, len(rows), relation, **parameters)
         phases = plan_phases(rows, settings, self._share("bounds"), relation)
         plan = self._calibrate_phases(accountant, rows, phases)
         check_network(settings, *network_shape(rows))

@@ -117,7 +117,7 @@ def vae_settings(given, seed):
     return VAESettings(**shared, prior=given.get("prior", "normal"), start_steps=start_steps)
 
 
-def resolve_training(settings, n_rows, relation, **sizes):
+def resolve_training(settings, n_rows, relation, /, **sizes):
     """Set rate and steps by a public number of rows; refuse more groups than records to expect of it."""
     settings = replace(settings, training=resolve_sampling(settings.training, n_rows, relation, **sizes))
     if settings.groups is None or relation != "replace_one":  # between units it is no text
