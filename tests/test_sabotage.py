@@ -535,8 +535,8 @@ MUTANTS = [
         (
             pricing.epsilon_pld,
             (
-                "epsilon_of(combine($rows, $neighboring), float($delta) - $extra, $neighboring)",
-                "epsilon_of(combine($rows, 'add_or_remove_one'), float($delta) - $extra, 'add_or_remove_one')",
+                "_epsilon(epsilon_of, $what, $delta, $neighboring)",
+                "_epsilon(epsilon_of, $what, $delta, 'add_or_remove_one')",
             ),
         ),
     ),

@@ -29,8 +29,7 @@ from skdpgen import (
     PriVAESynthesizer,
 )
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum
-from skdpgen.data import arrays, frames, units
-from skdpgen.decomposition import _dp_pca
+from skdpgen.data import array_units, arrays, frames, units
 from skdpgen.mechanisms import _histogram, _moments, _one_hot
 from skdpgen.nn import DPNet, P3GMModule, PartitionedVAEModule, PriVAEModule, TableRefinementModule
 from skdpgen.testing import check_noninterference
@@ -223,7 +222,7 @@ def _rows_kept_by_a_global_shuffle(patch):
         sizes = used[ids.codes[rows]] if weighted else None
         return units.KeptRows(rows, sizes, used[used > 0], ids.codes[rows])
 
-    for module in (units, arrays, _dp_pca):
+    for module in (units, arrays, array_units):
         patch.setattr(module, "keep_rows", shuffled)
 
 
@@ -240,7 +239,7 @@ def _every_row_is_kept(patch):
         many = units.BoundedUnit(ids.unit.name, 1000, ids.unit.weighting)
         return shipped(units.UnitIds(many, ids.codes, ids.values), key)
 
-    for module in (units, arrays, _dp_pca):
+    for module in (units, arrays, array_units):
         patch.setattr(module, "keep_rows", all_of_them)
 
 

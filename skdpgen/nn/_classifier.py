@@ -16,6 +16,7 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from .._types import unit_of
 from ..accounting import Phase
+from ..data.array_units import LearnedRowsMixin
 from ..data.labels import (
     class_for_all,
     class_labels,
@@ -24,9 +25,9 @@ from ..data.labels import (
     learn_classes,
     sorted_classes,
 )
-from ..data.rows_per_unit import OpenUnit, max_rows_phases, settle_ids
+from ..data.rows_per_unit import max_rows_phases
 from ..data.scaling import check_bounds, learn_scaling, scaling_phases
-from ..data.units import draw_key, keep_rows, read_groups, take_groups
+from ..data.units import read_groups, take_groups
 from ..dpsgd._plan import plan_of_fit
 from ..dpsgd._seeding import torch_seeded
 from ..mechanisms import add_gaussian, histogram
@@ -71,7 +72,7 @@ class ClassifierModule(nn.Module):
         return self.layers(X)
 
 
-class DPNetClassifier(ClassifierMixin, PrivateEstimator):
+class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
     """Neural network classifier trained by DP-SGD: it releases its parameters, and nothing else about the rows.
 
     Parameters
@@ -247,9 +248,6 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         """
         return self._fit(X, y, groups)
 
-    def _learned_unit(self, asked):
-        return OpenUnit.of(asked.label, asked.weighting)
-
     def _prepare(self, X, y, accountant, groups=None):
         validate_data(self, y=_not_none(y), skip_check_array=True)
         X, groups = take_groups(self, X, groups)
@@ -288,9 +286,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         X, y, bounds, declared, ids = rows
         noise, units, sizes = plan.noise_multipliers, None, None
         if ids is not None:
-            ids, plan = settle_ids(ids, plan, rng)
-            self.max_rows_per_unit_ = plan.unit.max_rows
-            kept = keep_rows(ids, draw_key(rng))
+            kept, plan = self._keep_rows(ids, plan, rng)
             X, y, units, sizes = X[kept.rows], y[kept.rows], kept.codes, kept.unit_sizes
         relation = plan.relation
         self.scaling_ = learn_scaling(X, bounds, 1.0, noise, rng, relation, unit_sizes=sizes)

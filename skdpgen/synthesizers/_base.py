@@ -17,6 +17,7 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import DPSGD, SPLIT_CONSTRAINTS, flat_parameters, object_of
 from .._types import UnitRelation
 from ..accounting import PrivacyCard
+from ..data.array_units import LearnedRowsMixin
 from ..data.frames import FrameRows
 from ..data.rows_per_unit import LABEL as MAX_ROWS
 from ..data.rows_per_unit import OpenUnit, release_max_rows
@@ -70,7 +71,7 @@ _MOST_ROWS = 10**9
 _MOST_CELLS = 300_000_000
 
 
-class BaseSynthesizer(PrivateEstimator):
+class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
     """Base of the synthesizers: a fit releases a `ReleasedModel`, which is all that `sample` and `save` need.
 
     A subclass has `_prepare`, which returns ``(rows, settings), plan``, `_release`, and `_model_class` or
@@ -122,9 +123,6 @@ class BaseSynthesizer(PrivateEstimator):
             return accountant
         self._checkpoint = FitCheckpoint(self.checkpoint, accountant, self)
         return self._checkpoint.planner
-
-    def _learned_unit(self, asked):
-        return OpenUnit.of(asked.label, asked.weighting)
 
     def _relation(self, accountant):
         """The relation of this fit before it is planned: between rows, or between all rows of a unit."""

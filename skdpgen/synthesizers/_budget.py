@@ -125,6 +125,13 @@ class Network:
                 "checkpoint=, or your own modules"
             )
 
+    def check(self):
+        """Refuse a template that is no `DPNet`, and a device that torch does not have."""
+        from ..nn._dp_net import check_template
+
+        check_template(self.template)
+        check_device(self.device)
+
     def make(self, default, plan, progress_text, **module):
         """The net of one fit: the template, or ``default()``, with a plan and parameters of its module."""
         net = default() if self.template is None else clone(self.template)

@@ -137,10 +137,10 @@ class GeneratorModel(ReleasedModel):
     def _logits(self, classes, rng):
         import torch
 
+        from ..nn._generators import one_hot
+
         latent = torch.from_numpy(rng.standard_normal((len(classes), self.n_latent)).astype(np.float32))
-        labels = None
-        if self.codec.n_classes:
-            labels = torch.from_numpy(np.eye(self.codec.n_classes, dtype=np.float32)[classes])
+        labels = one_hot(classes, self.codec.n_classes)
         parts = []
         with torch.inference_mode():
             for i in range(0, len(latent), CHUNK_ROWS):
