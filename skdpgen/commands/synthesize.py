@@ -290,7 +290,7 @@ def _check_results(arguments):
 
 
 def _settings(arguments, model):
-    """Return the parameters of the model that have no option of their own, and those of the unit."""
+    """Return the parameters of the model that have no separate option, and those of the unit."""
     settings = objects_of(model, read_settings(arguments.set))
     if arguments.checkpoint is not None:
         _check_checkpoint(arguments, settings)

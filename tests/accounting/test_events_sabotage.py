@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import test_budget_plan as planning_claims
 import test_cost as cost_claims
 import test_repetition as repetition_claims
 import test_subset_events as subset_claims
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen.accounting import _events as events
@@ -65,6 +59,6 @@ MUTANTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "claims", "changes"), [(m[0], m[1], m[2:]) for m in MUTANTS], ids=mutant_ids(MUTANTS))
-def test_sabotage_is_caught(monkeypatch, name, claims, changes):
-    assert_caught(monkeypatch, claims, *changes)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_is_caught(monkeypatch, mutant):
+    assert_caught(monkeypatch, *mutant[1:])
