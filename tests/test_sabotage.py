@@ -643,7 +643,7 @@ MUTANTS = [
         [CARD_DELTA],
         (
             PrivacyCard.build.__func__,
-            ("epsilon_pld($1, $1.delta, $rest)", "epsilon_pld($1, $2.delta, $rest)"),
+            ("_fit_to_json($1)", "_fit_to_json(__import__('dataclasses').replace($1, delta=$2.delta))"),
         ),
     ),
 ]

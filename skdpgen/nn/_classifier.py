@@ -7,12 +7,11 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
-from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator, draw_seed
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from .._types import unit_of
 from ..accounting import Phase
@@ -321,15 +320,12 @@ class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
             if tuple(self.hidden_layer_sizes) != (100,):
                 raise ValueError("hidden_layer_sizes belongs to the default network: leave it out with net=")
             net = clone(self.net)
-        seed = None
-        if self.random_state is not None:
-            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return net.set_params(
             criterion=nn.CrossEntropyLoss,
             plan=plan,
             noise=self.noise,
             device=self.device,
-            random_state=seed,
+            random_state=draw_seed(self.random_state),
             verbose=2 if shows_bars(self.progress) else 0,
             module__n_features=n_features,
             module__n_classes=n_classes,

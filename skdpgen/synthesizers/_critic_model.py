@@ -11,7 +11,7 @@ from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import BaseSynthesizer
-from ._before_training import network_shape, plan_phases
+from ._before_training import network_shape
 from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
 
 __all__ = ["BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "critic_constraints", "fit_critic_model"]
@@ -152,11 +152,10 @@ class BaseCriticSynthesizer(BaseSynthesizer):
 
     def _prepare(self, X, y, accountant, groups=None):
         settings = self._settings()
-        rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
+        rows = read_vectors(self, X, y, groups)
         settings = settings.fitted_to(rows, self.n_frequencies)
         check_size(settings, rows)
-        phases = plan_phases(rows, settings, self._share("bounds"), relation, label="gradients")
-        plan = self._calibrate_phases(accountant, rows, phases)
+        plan = self._plan_training(accountant, rows, settings, "gradients")
         settings.training.bound(plan.noise_multipliers["gradients"])  # refuses noise that is too large for it
         return (rows, settings), plan
 

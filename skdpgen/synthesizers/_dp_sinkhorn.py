@@ -10,7 +10,7 @@ from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import TRAINING_CONSTRAINTS, BaseSynthesizer
-from ._before_training import network_shape, plan_phases
+from ._before_training import network_shape
 from ._budget import Training, resolve_sampling
 from ._generator_model import GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
 
@@ -234,15 +234,13 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()
         settings = _settings(parameters, self._seed())
-        rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
-        settings = replace(settings, training=resolve_sampling(settings.training, len(rows), relation, **parameters))
-        settings = settings.fitted_to(rows, self.n_frequencies)
+        rows = read_vectors(self, X, y, groups)
+        training = resolve_sampling(settings.training, len(rows), self._relation(accountant), **parameters)
+        settings = replace(settings, training=training).fitted_to(rows, self.n_frequencies)
         if settings.blur is None:
             settings = replace(settings, blur=_BLUR_OF_IMAGES * math.prod(settings.image_shape))
         _check_size(settings, rows)
-        return (rows, settings), self._calibrate_phases(
-            accountant, rows, plan_phases(rows, settings, self._share("bounds"), relation)
-        )
+        return (rows, settings), self._plan_training(accountant, rows, settings)
 
     def _release(self, rows, settings, fit):
         return fit_sinkhorn_model(rows, settings, fit)

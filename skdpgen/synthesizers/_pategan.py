@@ -15,7 +15,7 @@ from ..mechanisms import add_gaussian, count_votes
 from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._before_training import network_shape, plan_phases
+from ._before_training import network_shape
 from ._generator_model import GeneratorModel, learn_rows, n_weights
 
 __all__ = ["PATEGANSynthesizer"]
@@ -213,10 +213,9 @@ class PATEGANSynthesizer(BaseSynthesizer):
         settings = VoteSettings(
             self.n_teachers, self.n_components, *sizes.values(), rounds, self._seed(), shows_bars(self.progress)
         )
-        rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
+        rows = read_vectors(self, X, y, groups)
         self._check_size(sizes, *network_shape(rows)[:2])
-        phases = plan_phases(rows, settings, self._share("bounds"), relation, label="votes")
-        return (rows, settings), self._calibrate_phases(accountant, rows, phases)
+        return (rows, settings), self._plan_training(accountant, rows, settings, "votes")
 
     def _check_size(self, sizes, width, n_labels):
         """Refuse networks and teachers too large for memory; by public numbers alone."""
