@@ -277,20 +277,11 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LearnedRowsMixin,
         random_state=None,
     ):
         self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.budget_split = budget_split
-        self.centering = centering
-        self.residual_bound = residual_bound
-        self.on_invalid = on_invalid
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.noise = noise
-        self.random_state = random_state
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.bounds, self.l2_bound, self.budget_split = bounds, l2_bound, budget_split
+        self.centering, self.residual_bound, self.on_invalid = centering, residual_bound, on_invalid
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.noise, self.random_state = noise, random_state
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None):

@@ -170,25 +170,13 @@ class DPGaussianMixture(DensityMixin, LearnedRowsMixin, PrivateEstimator):
         noise="secure",
         random_state=None,
     ):
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.n_iter = n_iter
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.budget_split = budget_split
-        self.classes = classes
-        self.shrinkage = shrinkage
-        self.min_variance = min_variance
-        self.means_init = means_init
-        self.on_invalid = on_invalid
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.noise = noise
-        self.random_state = random_state
+        self.n_components, self.covariance_type, self.n_iter = n_components, covariance_type, n_iter
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.bounds, self.l2_bound, self.budget_split, self.classes = bounds, l2_bound, budget_split, classes
+        self.shrinkage, self.min_variance = shrinkage, min_variance
+        self.means_init, self.on_invalid = means_init, on_invalid
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.noise, self.random_state = noise, random_state
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None):

@@ -194,24 +194,12 @@ class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
         random_state=None,
         progress="auto",
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.bounds = bounds
-        self.classes = classes
-        self.budget_split = budget_split
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.sampling_rate = sampling_rate
-        self.steps = steps
-        self.gradient_bound = gradient_bound
-        self.net = net
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.noise = noise
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.bounds, self.classes, self.budget_split = bounds, classes, budget_split
+        self.hidden_layer_sizes, self.sampling_rate, self.steps = hidden_layer_sizes, sampling_rate, steps
+        self.gradient_bound, self.net = gradient_bound, net
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, groups=None):

@@ -14,8 +14,6 @@ from skdpgen.accounting import _pricing as pricing
 from skdpgen.accounting import poisson_gaussian_event
 from skdpgen.dpsgd._subsets import SubsetPlan
 
-SIGNAL = planning_claims.test_the_signal_of_a_step_on_subsets_is_its_clipped_means_and_not_its_rows
-
 MUTANTS = [
     (
         "the count of a repetition lost when it is read",
