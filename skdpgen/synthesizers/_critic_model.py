@@ -44,8 +44,7 @@ def critic_constraints(critics):
 class CriticReleases:
     """The steps: how many critics there are, and what is released of them.
 
-    A subclass has two methods. ``bound(noise_multiplier)`` is half of the distance that one critic can move the sum of
-    a step, for noise of this multiplier; ``votes(seed)`` is what is summed: see `ClippedGradients` in `nn._critics`.
+    A subclass has a method ``votes(seed)``, which returns what is summed: see `ClippedGradients` in `nn._critics`.
     """
 
     n_critics: int
@@ -68,6 +67,10 @@ class CriticReleases:
             encoder_update="round_robin",  # critics learn whichever of them is drawn
             unit=unit,
         )
+
+    def bound(self, noise_multiplier):
+        """Half of the distance that one critic can move the sum of a step: that of its votes on all generated rows."""
+        return self.votes().bound(self.generated_rows, noise_multiplier) / 2
 
     def phase(self, label, share):
         """The phase of the releases in a joint calibration."""
