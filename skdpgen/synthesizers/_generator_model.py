@@ -202,18 +202,7 @@ def image_sizes(n_components, n_labels, image_shape):
 def learn_rows(rows, fit):
     """Make the releases before the training: facts that were not declared, and the counts of the classes.
 
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    fit : ChargedFit
-
-    Returns
-    -------
-    codec : ArrayCodec or FrameCodec
-    x, classes, n_levels
-        From `training_rows`; the first two are private.
-    row_count, weights, step_size
-        From `sizes_by_counts`; released.
+    Returns the codec, then what `training_rows` returns of private rows, and `sizes_by_counts` of released counts.
     """
     codec = learn_codec(rows, fit)
     x, classes, n_levels = training_rows(rows, codec)
