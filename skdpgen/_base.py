@@ -32,7 +32,7 @@ from .utils.validation import (
     python_value,
 )
 
-__all__ = ["DEFAULT_DELTA", "MOST_ROWS", "PRIVACY_CONSTRAINTS", "PrivateEstimator"]
+__all__ = ["DEFAULT_DELTA", "MOST_ROWS", "PRIVACY_CONSTRAINTS", "PrivateEstimator", "draw_seed"]
 
 # That of the tables of P3GM, PriVAE and DP2-VAE, and of our benchmarks.
 DEFAULT_DELTA = 1e-5
@@ -335,12 +335,7 @@ class PrivateEstimator(BaseEstimator):
     def _begin_release(self, accountant):
         self.accountant_ = accountant
         # The stream that `sample` advances: post-processing, so it may follow random_state. Noise never does.
-        seed = (
-            check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            if self.random_state is not None
-            else None
-        )
-        self._sampling_stream = np.random.default_rng(seed)
+        self._sampling_stream = np.random.default_rng(draw_seed(self.random_state))
 
     def _issue_card(self, plan, rng, public_assumptions, gradient_noise=None, columns=None, declared=None):
         """Write the privacy card: the last step of a fit, after which the estimator counts as fitted.
@@ -407,7 +402,12 @@ class PrivateEstimator(BaseEstimator):
             return self._sampling_stream
         if isinstance(random_state, np.random.Generator):
             return random_state
-        return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        return np.random.default_rng(draw_seed(random_state))
+
+
+def draw_seed(random_state):
+    """Return a seed that follows a `random_state`, or None for None."""
+    return None if random_state is None else int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def _converted(value):

@@ -1,13 +1,18 @@
-"""The two claims every mechanism is held to: sensitivity attained and not exceeded, noise at its scale."""
+"""Claims of many tests: sensitivity attained and not exceeded, noise at its scale, a refusal before the charge."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from skdpgen import PrivacyAccountant
 from skdpgen._types import NEIGHBORING
 from skdpgen.mechanisms import exact_value
 
-__all__ = ["RELATIONS", "assert_noise_at_scale", "assert_sensitivity", "noise_is_at_scale", "weighted_change"]
+__all__ = [
+    "RELATIONS", "assert_noise_at_scale", "assert_refused_before_the_charge", "assert_sensitivity", "noise_is_at_scale",
+    "weighted_change",
+]  # fmt: skip
 
 RELATIONS = NEIGHBORING
 
@@ -64,3 +69,11 @@ def assert_noise_at_scale(noise, sd):
     assert noise_is_at_scale(noise, sd)
     for wrong in (2 / 3, 3 / 2, 0.98, 1.02):
         assert not noise_is_at_scale(noise, wrong * sd)
+
+
+def assert_refused_before_the_charge(estimator, match, *data):
+    """Check that a fit raises ValueError, and that nothing was charged."""
+    accountant = PrivacyAccountant(1.0)
+    with pytest.raises(ValueError, match=match):
+        estimator.set_params(accountant=accountant).fit(*data)
+    assert not accountant.entries

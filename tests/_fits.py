@@ -35,8 +35,9 @@ from skdpgen import (
     PrivacyUnit,
     PriVAESynthesizer,
 )
+from skdpgen.accounting import Receipt, describe_event, epsilon_pld, gaussian_event
 from skdpgen.data import frames as _frames
-from skdpgen.dpsgd import ClippedSum, LossModule
+from skdpgen.dpsgd import ClippedSum, GradientNoise, LossModule
 from skdpgen.exceptions import BudgetExceededError
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.mechanisms import class_first_moments, class_moments
@@ -403,6 +404,30 @@ def a_refused_fit_releases_nothing(name):
             raise AssertionError("a fit that nobody paid for")
     assert not audit.log
     assert set(vars(estimator)) == before
+
+
+def votes_are_one_release_a_step(synth, data, shape, distance):
+    """The noise of three steps is for a distance, whatever the votes are, and is charged without amplification."""
+    plans, released, cover, shipped = [], [], Receipt.cover, GradientNoise.release
+
+    def release(noise, bounded, *rest, **options):
+        released.append(noise.noise_multiplier * bounded.add_or_remove_one)
+        assert bounded.value[0].shape == shape
+        return shipped(noise, bounded, *rest, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Receipt, "cover", lambda receipt, plan: plans.append(plan) or cover(receipt, plan))
+        patch.setattr(GradientNoise, "release", release)
+        synth.fit(*data)
+    (plan,), (charge,) = plans, synth.accountant_.charges
+    counts, votes = describe_event(charge.event)
+    assert (counts["mechanism"], counts["count"]) == ("gaussian", 1)
+    assert (votes["mechanism"], votes["sampling_rate"], votes["count"]) == ("gaussian", None, 3)
+    expected = distance * votes["noise_multiplier"]
+    assert plan.noise_std == pytest.approx(expected)
+    assert released == pytest.approx([expected] * 3)
+    alone = gaussian_event(votes["noise_multiplier"], 3)
+    assert 0.9 * 3 < epsilon_pld(alone, 1e-5, synth.accountant_.neighboring) < synth.card_["fit"]["epsilon"] <= 3.0
 
 
 def networks_of_many_levels_are_refused(estimator, target, **parameters):

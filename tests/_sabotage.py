@@ -27,8 +27,12 @@ from skdpgen.dpsgd._subsets import subset_draws
 from skdpgen.exceptions import BudgetExceededError
 from skdpgen.mechanisms import add_gaussian, select_above
 
-__all__ = ["Audit", "Claim", "after", "assert_caught", "before", "mutant_ids", "patch_source", "quietly"]
+__all__ = [
+    "LEARNED", "Audit", "Claim", "after", "assert_caught", "before", "mutant_ids", "patch_source", "quietly",
+]  # fmt: skip
 
+# What fits of generators begin with, as a pattern.
+LEARNED = "$codec, $x, $classes, $n_levels, $row_count, $weights, $step_size = learn_rows($1, $fit)"
 _TESTS = Path(__file__).parent
 
 

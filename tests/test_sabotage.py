@@ -120,7 +120,6 @@ GRADIENT_NOISE = {
     kind: Claim(test_noise_and_plan.test_noise_is_at_its_scale_and_fails_at_two_thirds_and_three_halves, kind)
     for kind in ("secure", "fast")
 }
-NOISE_LEFT = Claim(test_noise_and_plan.test_more_draws_than_planned_are_refused)
 CLIP = {path: Claim(test_clipped_sum.test_clip_is_attained_and_never_exceeded, path) for path in ("fast", "vmap")}
 SUM_OF_CLIPPED = Claim(the_sum_is_that_of_clipped_gradients)
 REFERENCE = Claim(test_clipped_sum.test_fast_path_equals_reference, "conv", 4)
@@ -151,10 +150,8 @@ CARD_DELTA = Claim(
 CARD_LEDGER = Claim(test_privacy_card.test_a_fit_missing_from_the_ledger_and_a_ledger_over_budget_are_caught)
 
 
-NET_STEPS = Claim(test_dp_net.test_one_more_step_than_planned_is_refused)
 NET_ONE_RECORD = Claim(test_dp_net.test_one_record_moves_a_release_by_at_most_the_bound)
 NET_SEED = Claim(test_dp_net.test_random_state_seeds_the_parameters_and_never_the_noise)
-NET_LOADERS = Claim(test_dp_net.test_other_loaders_and_fit_parameters_are_refused)
 NET_STATE = Claim(test_dp_net.test_no_private_state_outlives_fit)
 NET_NOISE = Claim(test_dp_net.test_released_gradients_carry_noise_of_the_plan)
 
@@ -535,8 +532,8 @@ MUTANTS = [
         (
             pricing.epsilon_pld,
             (
-                "epsilon_of(combine($rows, $neighboring), float($delta) - $extra, $neighboring)",
-                "epsilon_of(combine($rows, 'add_or_remove_one'), float($delta) - $extra, 'add_or_remove_one')",
+                "_epsilon(epsilon_of, $what, $delta, $neighboring)",
+                "_epsilon(epsilon_of, $what, $delta, 'add_or_remove_one')",
             ),
         ),
     ),
@@ -643,7 +640,7 @@ MUTANTS = [
         [CARD_DELTA],
         (
             PrivacyCard.build.__func__,
-            ("epsilon_pld($1, $1.delta, $rest)", "epsilon_pld($1, $2.delta, $rest)"),
+            ("_fit_to_json($1)", "_fit_to_json(__import__('dataclasses').replace($1, delta=$2.delta))"),
         ),
     ),
 ]

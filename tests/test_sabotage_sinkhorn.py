@@ -7,7 +7,7 @@ import pytest
 import test_dp_sinkhorn
 import test_sinkhorn
 from _fits import ledger_is_what_ran, nothing_private_is_kept, the_row_count_is_hidden
-from _sabotage import Claim, after, assert_caught, mutant_ids
+from _sabotage import LEARNED, Claim, after, assert_caught, mutant_ids
 
 from skdpgen.dpsgd import WholeBatchPlan
 from skdpgen.nn import _sinkhorn
@@ -138,12 +138,11 @@ MUTANTS = [
     (
         "private rows kept in the codec",
         KEPT,
-        (FIT, after("$x, $a, $b = training_rows($1, $codec)", "object.__setattr__($codec, 'seen', $x[:5])")),
+        (FIT, after(LEARNED, "object.__setattr__($codec, 'seen', $x[:5])")),
     ),
 ]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
 def test_sabotage_of_dp_sinkhorn_is_caught(monkeypatch, mutant):
-    _, claims, *changes = mutant
-    assert_caught(monkeypatch, claims, *changes)
+    assert_caught(monkeypatch, *mutant[1:])

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from _flat import make_flat
 from _noninterference import _short
+from _visits import weights_of_one
 
 from skdpgen import (
     DPPCA,
@@ -29,9 +30,7 @@ from skdpgen import (
     PriVAESynthesizer,
 )
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum
-from skdpgen.data import arrays, frames, units
-from skdpgen.decomposition import _dp_pca
-from skdpgen.mechanisms import _histogram, _moments, _one_hot
+from skdpgen.data import array_units, arrays, frames, units
 from skdpgen.nn import DPNet, P3GMModule, PartitionedVAEModule, PriVAEModule, TableRefinementModule
 from skdpgen.testing import check_noninterference
 
@@ -223,7 +222,7 @@ def _rows_kept_by_a_global_shuffle(patch):
         sizes = used[ids.codes[rows]] if weighted else None
         return units.KeptRows(rows, sizes, used[used > 0], ids.codes[rows])
 
-    for module in (units, arrays, _dp_pca):
+    for module in (units, arrays, array_units):
         patch.setattr(module, "keep_rows", shuffled)
 
 
@@ -240,15 +239,8 @@ def _every_row_is_kept(patch):
         many = units.BoundedUnit(ids.unit.name, 1000, ids.unit.weighting)
         return shipped(units.UnitIds(many, ids.codes, ids.values), key)
 
-    for module in (units, arrays, _dp_pca):
+    for module in (units, arrays, array_units):
         patch.setattr(module, "keep_rows", all_of_them)
-
-
-def _weights_of_one(patch):
-    """Every row counts 1 where a unit should."""
-    for module in (_histogram, _one_hot):
-        patch.setattr(module, "row_weights", lambda sizes: np.ones(np.shape(sizes)))
-    patch.setattr(_moments, "weight_roots", lambda sizes, exact=True: np.ones(len(sizes)))
 
 
 def _the_exact_number_of_rows(patch):
@@ -341,8 +333,8 @@ SABOTAGE = [
     (_rows_kept_by_a_global_shuffle, "DP-PCA", "units"),
     (_numbers_by_the_order_of_all_units, "moments of a table", "rows"),
     (_every_row_is_kept, "moments of a table", "rows"),
-    (_weights_of_one, "moments of a table", "units"),
-    (_weights_of_one, "DP-PCA", "units"),
+    (weights_of_one, "moments of a table", "units"),
+    (weights_of_one, "DP-PCA", "units"),
     (_number_of_rows_without_k, "moments of a table", "units"),
     (_what_a_unit_adds_follows_from_the_others, "moments of a table", "units"),
     (_the_exact_number_of_rows, "moments of a table", "units"),

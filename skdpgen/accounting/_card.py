@@ -196,34 +196,14 @@ class PrivacyCard:
         entries = accountant.entries
         if plan.charge not in [entry.charge for entry in entries if entry.used]:
             raise ValueError(f"the plan {plan.label!r} was not charged to this accountant")
-        rule = accountant._filter
-        everything = [entry.charge for entry in entries]
         content = {
             "format": _FORMAT,
             "private": bool(private) and proves_privacy(entries),
             "neighboring": plan.neighboring,
             "unit": unit if plan.unit is None else str(plan.unit),
             "model": {"name": model, "parameters": plain(dict(parameters))},
-            "fit": {
-                "label": plan.label,
-                "epsilon": _finite_or_inf(epsilon_pld(plan, plan.delta, plan.neighboring)),
-                "epsilon_asked": _finite_or_inf(plan.epsilon),
-                "epsilon_rdp": _finite_or_inf(epsilon_rdp(plan, plan.delta, plan.neighboring)),
-                "delta": plan.delta,
-                "charges": [_charge_to_json(plan.charge)],
-            },
-            "ledger": {
-                "budget_epsilon": _finite_or_inf(rule.epsilon),
-                "delta": rule.delta,
-                "delta_reserve": rule.delta_reserve,
-                "alpha": rule.alpha,
-                "epsilon_spent": _finite_or_inf(rule.spent(entries)),
-                "epsilon_if_fixed_in_advance": _finite_or_inf(epsilon_pld(everything, rule.delta, rule.neighboring)),
-                "rule": _RULES[_rule_of(rule, entries)],
-                "charges": [
-                    {**_charge_to_json(entry.charge), "batch": entry.batch, "status": entry.status} for entry in entries
-                ],
-            },
+            "fit": _fit_to_json(plan),
+            "ledger": _ledger_to_json(accountant._filter, entries),
             "sampler": [_SAMPLERS[mechanism] for mechanism in mechanisms(plan.releases)],
             "public_assumptions": [str(text) for text in public_assumptions],
             "noise": str(noise),
@@ -690,6 +670,35 @@ def _read_list(value: Any, name: str) -> list[Mapping[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         raise ValueError(f"{name}: charges must be a list of JSON objects")
     return value
+
+
+def _fit_to_json(plan: FitPlan) -> dict[str, Any]:
+    """Return what a card says of a fit alone."""
+    return {
+        "label": plan.label,
+        "epsilon": _finite_or_inf(epsilon_pld(plan, plan.delta, plan.neighboring)),
+        "epsilon_asked": _finite_or_inf(plan.epsilon),
+        "epsilon_rdp": _finite_or_inf(epsilon_rdp(plan, plan.delta, plan.neighboring)),
+        "delta": plan.delta,
+        "charges": [_charge_to_json(plan.charge)],
+    }
+
+
+def _ledger_to_json(rule: PrivacyFilter, entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return what a card says of the ledger that the fit was charged to."""
+    everything = [entry.charge for entry in entries]
+    return {
+        "budget_epsilon": _finite_or_inf(rule.epsilon),
+        "delta": rule.delta,
+        "delta_reserve": rule.delta_reserve,
+        "alpha": rule.alpha,
+        "epsilon_spent": _finite_or_inf(rule.spent(entries)),
+        "epsilon_if_fixed_in_advance": _finite_or_inf(epsilon_pld(everything, rule.delta, rule.neighboring)),
+        "rule": _RULES[_rule_of(rule, entries)],
+        "charges": [
+            {**_charge_to_json(entry.charge), "batch": entry.batch, "status": entry.status} for entry in entries
+        ],
+    }
 
 
 def _charge_to_json(charge: Charge) -> dict[str, Any]:

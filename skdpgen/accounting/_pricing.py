@@ -493,6 +493,17 @@ def why_bounded(charges_or_events, neighboring: str) -> str | None:
     )
 
 
+def _epsilon(epsilon_of_combined, charges_or_events, delta, neighboring):
+    """Epsilon of releases, by a function of what `combine` returns; of repetitions by Renyi differential privacy."""
+    check_delta(delta), check_neighboring(neighboring)
+    rows, extra = _gather(charges_or_events)
+    if extra >= delta:
+        return math.inf
+    if _repeated(rows):
+        return epsilon_of_rows(rows, float(delta) - extra, neighboring)
+    return epsilon_of_combined(combine(rows, neighboring), float(delta) - extra, neighboring)
+
+
 def epsilon_pld(charges_or_events, delta: float, neighboring: str) -> float:
     """Epsilon of releases that were all fixed in advance, by privacy loss distributions.
 
@@ -527,13 +538,7 @@ def epsilon_pld(charges_or_events, delta: float, neighboring: str) -> float:
     >>> round(epsilon_pld(steps, 1e-5, "replace_one"), 3)
     0.732
     """
-    check_delta(delta), check_neighboring(neighboring)
-    rows, extra = _gather(charges_or_events)
-    if extra >= delta:
-        return math.inf
-    if _repeated(rows):
-        return epsilon_of_rows(rows, float(delta) - extra, neighboring)
-    return epsilon_of(combine(rows, neighboring), float(delta) - extra, neighboring)
+    return _epsilon(epsilon_of, charges_or_events, delta, neighboring)
 
 
 def delta_pld(charges_or_events, epsilon: float, neighboring: str) -> float:
@@ -608,10 +613,4 @@ def epsilon_rdp(charges_or_events, delta: float, neighboring: str) -> float | No
     >>> round(epsilon_rdp(poisson_gaussian_event(300 / 63000, 1.4, 840), 1e-5, "add_or_remove_one"), 2)
     0.54
     """
-    check_delta(delta), check_neighboring(neighboring)
-    rows, extra = _gather(charges_or_events)
-    if extra >= delta:
-        return math.inf
-    if _repeated(rows):
-        return epsilon_of_rows(rows, float(delta) - extra, neighboring)
-    return epsilon_by_rdp(combine(rows, neighboring), float(delta) - extra, neighboring)
+    return _epsilon(epsilon_by_rdp, charges_or_events, delta, neighboring)

@@ -429,9 +429,7 @@ def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None,
     residual = (seen[0][0].ravel() - base) / sd - added.sum(axis=0) / 2
     scores = added @ residual
     guesses = max(2, len(canaries) // 5) if guesses is None else int(guesses)
-    order = np.argsort(scores)
-    low, high = order[: guesses // 2], order[len(order) - (guesses - guesses // 2) :]
-    correct = int((~chosen[low]).sum() + chosen[high].sum())
+    correct = _correct_guesses(scores, chosen, guesses)
     bound = epsilon_from_guesses(correct, guesses, len(canaries), delta, confidence)
     details = {"correct": correct, "guesses": guesses, "canaries": len(canaries)}
     seconds = time.perf_counter() - start
@@ -620,9 +618,7 @@ def audit_training(
     unit = None if plan.unit is None else plan.unit.name
     PrivacyAccountant(math.inf, neighboring=plan.neighboring, unit=unit).charge(trained, "audit of a training")
     scores = _train(trained, plan, chosen, progress)
-    order = np.argsort(scores)
-    low, high = order[: guesses // 2], order[canaries - (guesses - guesses // 2) :]
-    correct = int((~chosen[low]).sum() + chosen[high].sum())
+    correct = _correct_guesses(scores, chosen, guesses)
     details = {
         "canaries": canaries,
         "guesses": guesses,
@@ -709,14 +705,20 @@ def _best_guesses(epsilon, delta, canaries, confidence):
     mu = gaussian_mu(min(epsilon, 50.0), delta)
     rng = np.random.default_rng(0)
     inside = rng.random(canaries) < 0.5
-    order = np.argsort(rng.normal(size=canaries) + mu * inside)
+    scores = rng.normal(size=canaries) + mu * inside
     best = (-1.0, 2)
     for share in (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5):
         guesses = max(2, round(share * canaries))
-        half = guesses // 2
-        correct = int((~inside[order[:half]]).sum() + inside[order[canaries - (guesses - half) :]].sum())
+        correct = _correct_guesses(scores, inside, guesses)
         best = max(best, (epsilon_from_guesses(correct, guesses, canaries, delta, confidence), guesses))
     return best[1]
+
+
+def _correct_guesses(scores, inside, guesses):
+    """How many guesses are right, if the lowest scores are taken for canaries left out, and the highest for others."""
+    order = np.argsort(scores)
+    low, high = order[: guesses // 2], order[len(order) - (guesses - guesses // 2) :]
+    return int((~inside[low]).sum() + inside[high].sum())
 
 
 def _epsilon_of_errors(alarm, miss, plan, delta):

@@ -71,16 +71,8 @@ def audit_trainings(plan, *, delta=1e-5, trainings=2000, confidence=0.95, noise_
         raise ValueError(f"trainings must be a whole number of at least 20; got {trainings!r}")
     start = time.perf_counter()
     claimed, half = plan.epsilon(delta), trainings // 2
-    trained = {"noise_multiplier": plan.noise_multiplier * noise_scale}
     base, reach = _ends(plan)
-    with tqdm(total=2 * half, desc="audit", unit="fit", file=sys.stderr, disable=None if progress else True) as bar:
-        sides = []
-        for has_canary in (False, True):
-            found = []
-            for _ in range(half):
-                found.append((_train(dataclasses.replace(plan, **trained), has_canary) - base) / reach)
-                bar.update()
-            sides.append(np.array(found))
+    sides = [(side - base) / reach for side in _trained(plan, half, noise_scale, progress)]
     noise, details = plan.noise_std / reach, {"noise_scale": noise_scale}
     if plan.sampling_rate == 1:
         # the sum over the steps is all that matters; distances in units of its noise
@@ -107,6 +99,19 @@ def _ends(plan):
     slack = 1 + plan.slack
     groups = plan.group_bound * plan.group_weight / slack
     return -groups * plan.n_groups, plan.sample_bound / slack + 2 * groups
+
+
+def _trained(plan, n, noise_scale, progress):
+    """Released sums of n trainings without the canary, and of n with it: two arrays of shape (n, steps)."""
+    trained = {"noise_multiplier": plan.noise_multiplier * noise_scale}
+    with tqdm(total=2 * n, desc="audit", unit="fit", file=sys.stderr, disable=None if progress else True) as bar:
+        sides = []
+        for has_canary in (False, True):
+            sides.append([])
+            for _ in range(n):
+                sides[-1].append(_train(dataclasses.replace(plan, **trained), has_canary))
+                bar.update()
+    return [np.array(side) for side in sides]
 
 
 def _train(plan, has_canary):

@@ -14,13 +14,18 @@ __all__ = [
     "add_escaping",
     "add_quiet",
     "add_reading",
+    "add_schema",
+    "add_seed",
     "add_settings",
+    "add_target",
     "add_unit",
     "find_models",
+    "load_card",
     "make_model",
     "names_of",
     "objects_of",
     "print_ledger",
+    "print_written",
     "read_settings",
     "reading",
     "unit_settings",
@@ -105,6 +110,24 @@ def add_budget(parser, epsilon=1.0, default="1", ledger=False):
     )
 
 
+def add_target(parser):
+    """Option of the class label."""
+    parser.add_argument(
+        "--target",
+        metavar="COLUMN",
+        help="column on which the model of the others is conditional, such as a class label",
+    )
+
+
+def add_schema(parser):
+    """Option of the schema."""
+    parser.add_argument(
+        "--schema",
+        metavar="S.json",
+        help="file of public facts about the columns; facts that it does not declare are learned and charged",
+    )
+
+
 def add_unit(parser, several=False):
     """Options of who is protected, where a person has several rows."""
     parser.add_argument(
@@ -165,6 +188,11 @@ def add_escaping(parser):
         action="store_true",
         help="put a ' before text in OUT.csv that a spreadsheet would run as a formula",
     )
+
+
+def add_seed(parser):
+    """Option of the seed of a fit."""
+    parser.add_argument("--seed", type=int, metavar="S", help="seed of initialisation and sampling, never of the noise")
 
 
 def add_quiet(parser):
@@ -229,6 +257,23 @@ def print_ledger(accountant):
         f"spent epsilon {accountant.epsilon_spent():.4f} of {accountant.epsilon:g} at delta {accountant.delta:g} "
         f"({accountant.neighboring}{'' if accountant.unit is None else f', {printable(in_words(accountant.unit))}'})"
     )
+
+
+def print_written(n_rows, arguments):
+    """Say where synthetic rows are, and their units."""
+    print(f"{n_rows} synthetic rows written to {arguments.output}")
+    if arguments.units_output is not None:
+        print(f"their synthetic units written to {arguments.units_output}")
+
+
+def load_card(path):
+    """Read a privacy card; what is wrong with it is said with the name of the file."""
+    from .. import PrivacyCard
+
+    try:
+        return PrivacyCard.load(path)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def find_models(option, given=None):

@@ -186,12 +186,12 @@ def _audit_model(name, settings, arguments):
     options = {"n_runs": arguments.runs, "confidence": arguments.confidence, "method": arguments.method}
     if arguments.plan:
         result = plan_audit(estimator, X, **options)
-        if arguments.json:
-            return json.dumps({"model": name, "parameters": _stated(declared), **asdict(result)})
+        found = asdict(result)
     else:
         result = audit(estimator, X, noise_scale=arguments.noise_scale, progress=not arguments.quiet, **options)
-        if arguments.json:
-            return json.dumps({"model": name, "parameters": _stated(declared), **result.to_dict()})
+        found = result.to_dict()
+    if arguments.json:
+        return json.dumps({"model": name, "parameters": _stated(declared), **found})
     shown = ", ".join(f"{key}={value}" for key, value in declared.items())
     return f"{name}({shown}): {result}"
 
@@ -233,11 +233,12 @@ def _audit_training(settings, arguments):
         lambda z: poisson_gaussian_event(rate, z, steps), arguments.epsilon, delta, "add_or_remove_one"
     )
     plan = kind(noise_multiplier=noise, expected_batch_size=rate * canaries / 2, **given)
-    options = {"confidence": arguments.confidence, "noise_scale": arguments.noise_scale}
+    options = {"delta": delta, "confidence": arguments.confidence, "noise_scale": arguments.noise_scale}
+    options["progress"] = not arguments.quiet
     if arguments.fits is None:
-        result = audit_training(plan, delta=delta, canaries=canaries, progress=not arguments.quiet, **options)
+        result = audit_training(plan, canaries=canaries, **options)
     else:
-        result = audit_trainings(plan, delta=delta, trainings=arguments.fits, progress=not arguments.quiet, **options)
+        result = audit_trainings(plan, trainings=arguments.fits, **options)
     if arguments.json:
         return json.dumps({"model": "DPNet", "parameters": given, **result.to_dict()})
     shown = ", ".join(f"{key}={value}" for key, value in given.items())

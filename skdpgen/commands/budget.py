@@ -9,7 +9,9 @@ import warnings
 from ._arguments import (
     add_budget,
     add_reading,
+    add_schema,
     add_settings,
+    add_target,
     add_unit,
     find_models,
     make_model,
@@ -39,16 +41,8 @@ def add(command):
         help="estimator of this package (default: P3GMSynthesizer)",
     )
     add_budget(command)
-    command.add_argument(
-        "--target",
-        metavar="COLUMN",
-        help="column on which the model of the others is conditional, such as a class label",
-    )
-    command.add_argument(
-        "--schema",
-        metavar="S.json",
-        help="file of public facts about the columns; facts that it does not declare are learned and charged",
-    )
+    add_target(command)
+    add_schema(command)
     command.add_argument(
         "--rows",
         type=int,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ._arguments import load_card
+
 __all__ = ["add", "run"]
 
 
@@ -14,7 +16,6 @@ def add(command):
 
 
 def run(arguments):
-    from .. import PrivacyCard
     from ..data.table_files import check_apart, check_output
     from ..report import card_page, card_text
     from ..utils.atomic import write_atomically
@@ -22,10 +23,7 @@ def run(arguments):
     if arguments.html is not None:
         check_output(arguments.html)
         check_apart(arguments.card, arguments.html)
-    try:
-        card = PrivacyCard.load(arguments.card)
-    except ValueError as error:
-        raise ValueError(f"{arguments.card}: {error}") from None
+    card = load_card(arguments.card)
     if arguments.html is None:
         print(card_text(card), end="")
         return

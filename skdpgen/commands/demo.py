@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from ._arguments import add_budget, add_quiet
+from ._arguments import add_budget, add_quiet, add_seed
 
 __all__ = ["add", "run"]
 
@@ -35,9 +35,7 @@ def add(command):
     )
     add_budget(command, None, "3 for the small tables, 1 for Adult")
     command.add_argument("--data", metavar="DIR", help="folder of adult.csv.gz (default: SKDPGEN_DATA)")
-    command.add_argument(
-        "--seed", type=int, metavar="S", help="seed of initialisation and sampling, never of the noise"
-    )
+    add_seed(command)
     add_quiet(command)
     command.add_argument(
         "--output", default="skdpgen-demo", metavar="DIR", help="folder to write (default: skdpgen-demo)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._arguments import add_escaping
+from ._arguments import add_escaping, print_written
 from ._conditions import add_conditions, read_class_ratio, read_given
 from ._units import add_synthetic_units, check_synthetic_units
 
@@ -49,6 +49,4 @@ def run(arguments):
     }
     written |= {"random_state": arguments.seed, "units_path": arguments.units_output}
     n_rows = write_rows(synthesizer, arguments.rows, arguments.output, asked=asked, **written)
-    print(f"{n_rows} synthetic rows written to {arguments.output}")
-    if arguments.units_output is not None:
-        print(f"their synthetic units written to {arguments.units_output}")
+    print_written(n_rows, arguments)

@@ -14,11 +14,15 @@ from ._arguments import (
     add_escaping,
     add_quiet,
     add_reading,
+    add_schema,
+    add_seed,
     add_settings,
+    add_target,
     add_unit,
     names_of,
     objects_of,
     print_ledger,
+    print_written,
     read_settings,
     reading,
     unit_settings,
@@ -39,6 +43,15 @@ _MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
 
 def add(command):
     """Register the options."""
+    _add_budget(command)
+    _add_columns(command)
+    add_settings(command)
+    add_reading(command)
+    _add_results(command)
+
+
+def _add_budget(command):
+    """The rows, the model, and what the fit may cost."""
     command.add_argument("input", metavar="INPUT", help="CSV or Parquet file of sensitive rows")
     command.add_argument(
         "--model",
@@ -66,11 +79,11 @@ def add(command):
         "command is killed, the same command resumes the fit from this file without another charge. When the fit is "
         "complete, the file is the released model",
     )
-    command.add_argument(
-        "--target",
-        metavar="COLUMN",
-        help="column on which the model of the others is conditional, such as a class label",
-    )
+
+
+def _add_columns(command):
+    """What is public of the columns, and which of them are left out."""
+    add_target(command)
     add_unit(command)
     command.add_argument(
         "--unit-columns",
@@ -88,11 +101,7 @@ def add(command):
         help="with --unit: columns in which the rows of a unit are similar, such as a ward, separated by commas; "
         "repeatable; public. The rows of synthetic units have the same similarity (--units)",
     )
-    command.add_argument(
-        "--schema",
-        metavar="S.json",
-        help="file of public facts about the columns; facts that it does not declare are learned and charged",
-    )
+    add_schema(command)
     command.add_argument(
         "--kinds-from-values",
         action="store_true",
@@ -114,13 +123,13 @@ def add(command):
         "discharged', 'total == a + b', 'combinations(state, city)' or \"if dead == 'yes': left is None\"; public; "
         "repeatable",
     )
-    add_settings(command)
-    add_reading(command)
+
+
+def _add_results(command):
+    """The rows to draw, and the files to write."""
     command.add_argument("--rows", type=int, metavar="N", help="rows to write (default: the released row count)")
     add_synthetic_units(command)
-    command.add_argument(
-        "--seed", type=int, metavar="S", help="seed of initialisation and sampling, never of the noise"
-    )
+    add_seed(command)
     add_escaping(command)
     add_quiet(command)
     command.add_argument("--output", required=True, metavar="OUT.csv", help="CSV or Parquet file to write")
@@ -247,10 +256,25 @@ def run(arguments):
     import skdpgen
 
     from .. import Schema
-    from ..data.table_files import check_apart, check_input, check_output, check_writing
+    from ..data.table_files import check_input, check_writing
     from ._results import Results
 
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
+    _check_results(arguments)
+    _check_budget(arguments)
+    model = getattr(skdpgen, _MODELS[arguments.model])
+    settings = _settings(arguments, model)
+    options = reading(arguments)
+    check_input(arguments.input, **options)
+    check_writing(arguments.output, escape_formulas=arguments.escape_formulas)
+    with Results(arguments.output, arguments.card, arguments.save_model, arguments.units_output) as results:
+        _run(arguments, model, settings, schema, options, results)
+
+
+def _check_results(arguments):
+    """Refuse rows that cannot be drawn, and files that cannot be written or are named twice."""
+    from ..data.table_files import check_apart, check_output
+
     if arguments.rows is not None and not 1 <= arguments.rows < 10**9:
         raise ValueError(f"--rows must be positive, and below 1,000,000,000; got {arguments.rows}")
     check_synthetic_units(arguments)
@@ -263,8 +287,10 @@ def run(arguments):
         check_output(path)
     if arguments.save_model and Path(arguments.save_model).suffix != ".safetensors":
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
-    _check_budget(arguments)
-    model = getattr(skdpgen, _MODELS[arguments.model])
+
+
+def _settings(arguments, model):
+    """Return the parameters of the model that have no separate option, and those of the unit."""
     settings = objects_of(model, read_settings(arguments.set))
     if arguments.checkpoint is not None:
         _check_checkpoint(arguments, settings)
@@ -283,12 +309,7 @@ def run(arguments):
         raise ValueError("--max-rows-per-unit takes one number here; skdpgen budget compares several")
     if columns := _unit_columns(arguments):
         units["unit"].set_params(**columns)
-    settings |= units
-    options = reading(arguments)
-    check_input(arguments.input, **options)
-    check_writing(arguments.output, escape_formulas=arguments.escape_formulas)
-    with Results(arguments.output, arguments.card, arguments.save_model, arguments.units_output) as results:
-        _run(arguments, model, settings, schema, options, results)
+    return settings | units
 
 
 def _unit_columns(arguments):
@@ -339,9 +360,7 @@ def _run(arguments, model, settings, schema, options, results):
     print_ledger(synthesizer.accountant_)
     for remark in synthesizer.card_.remarks:
         print(remark)
-    print(f"{n_rows} synthetic rows written to {arguments.output}")
-    if arguments.units_output is not None:
-        print(f"their synthetic units written to {arguments.units_output}")
+    print_written(n_rows, arguments)
     if warned is not None:
         raise RuntimeError(
             f"{warned} (a {type(warned).__name__}, and warnings are errors here; the fit is complete, and its results "
@@ -424,8 +443,7 @@ def _fit(synthesizer, rows, arguments):
         spent = synthesizer.accountant_
         raise RuntimeError(
             f"{str(error) or type(error).__name__}; the fit failed after its charge, and the charge stays: spent "
-            "epsilon "
-            f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}{_goes_on(arguments)}"
+            f"epsilon {spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}{_goes_on(arguments)}"
         ) from error
     except KeyboardInterrupt:
         if hasattr(synthesizer, "accountant_") and (again := _goes_on(arguments)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ._arguments import load_card
+
 __all__ = ["add", "run"]
 
 
@@ -64,17 +66,13 @@ def _verify_ledger(arguments):
 
 
 def _verify_card(arguments):
-    from .. import PrivacyCard
     from ..accounting._card import FILES
     from ..utils.printing import one_line, printable
 
     def shown(text):  # a text of the card can neither begin a new line nor send commands to a terminal
         return one_line(printable(text))
 
-    try:
-        card = PrivacyCard.load(arguments.card)
-    except ValueError as error:
-        raise ValueError(f"{arguments.card}: {error}") from None
+    card = load_card(arguments.card)
     computed = card.verify()
     files = {"synthetic": arguments.data, "model": arguments.model, "units": arguments.units}
     files = {name: path for name, path in files.items() if path is not None}

@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
-from ..data.rows_per_unit import OpenUnit, max_rows_phases, settle_ids
+from ..data.array_units import LearnedRowsMixin
+from ..data.rows_per_unit import max_rows_phases
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
-from ..data.units import draw_key, keep_rows, read_groups, take_groups
+from ..data.units import read_groups, take_groups
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, clip_rows, first_moments, moments, second_moments, unpack_moments
 from ..utils.blocks import map_blocks
@@ -159,7 +160,7 @@ def _how_many(n_components, values):
 
 
 # ---- the releases ---------------------------------------------------------------------------------------------------
-class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LearnedRowsMixin, PrivateEstimator):
     """Principal component analysis that releases noisy moments of the rows, and nothing else.
 
     One Gaussian release of count, sum and second moments of the clipped rows gives the mean and the covariance, and
@@ -276,20 +277,11 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         random_state=None,
     ):
         self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.budget_split = budget_split
-        self.centering = centering
-        self.residual_bound = residual_bound
-        self.on_invalid = on_invalid
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.noise = noise
-        self.random_state = random_state
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.bounds, self.l2_bound, self.budget_split = bounds, l2_bound, budget_split
+        self.centering, self.residual_bound, self.on_invalid = centering, residual_bound, on_invalid
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.noise, self.random_state = noise, random_state
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None):
@@ -315,9 +307,6 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         """
         return self._fit(X, y, groups)
 
-    def _learned_unit(self, asked):
-        return OpenUnit.of(asked.label, asked.weighting)
-
     def _prepare(self, X, y, accountant, groups=None):
         X, groups = take_groups(self, X, groups)
         X = validate_rows(self, X, order=None)
@@ -336,9 +325,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         X, bounds, ids = rows
         sizes = None
         if ids is not None:
-            ids, plan = settle_ids(ids, plan, rng)
-            self.max_rows_per_unit_ = plan.unit.max_rows
-            kept = keep_rows(ids, draw_key(rng))
+            kept, plan = self._keep_rows(ids, plan, rng)
             X, sizes = X[kept.rows], kept.unit_sizes
         relation, options = plan.relation, {"unit_sizes": sizes}
         self.scaling_ = learn_scaling(X, bounds, self.l2_bound, plan.noise_multipliers, rng, relation, **options)

@@ -17,10 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
+from ..data.array_units import LearnedRowsMixin
 from ..data.labels import class_labels, declared_codes, label_codes, learn_classes, sorted_classes
-from ..data.rows_per_unit import OpenUnit, max_rows_phases, row_count_phases, settle_ids
+from ..data.rows_per_unit import max_rows_phases, row_count_phases
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
-from ..data.units import draw_key, keep_rows, read_groups, take_groups
+from ..data.units import read_groups, take_groups
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, total, unpack_moments
 from ..utils.validation import (
@@ -45,7 +46,7 @@ _NOISE_FLOOR = 2.0
 _SETTLED = 0.01
 
 
-class DPGaussianMixture(DensityMixin, PrivateEstimator):
+class DPGaussianMixture(DensityMixin, LearnedRowsMixin, PrivateEstimator):
     """Gaussian mixture that releases the noisy sums of each EM iteration, or with y the noisy moments of each class.
 
     Parameters
@@ -169,25 +170,13 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         noise="secure",
         random_state=None,
     ):
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.n_iter = n_iter
-        self.bounds = bounds
-        self.l2_bound = l2_bound
-        self.budget_split = budget_split
-        self.classes = classes
-        self.shrinkage = shrinkage
-        self.min_variance = min_variance
-        self.means_init = means_init
-        self.on_invalid = on_invalid
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.noise = noise
-        self.random_state = random_state
+        self.n_components, self.covariance_type, self.n_iter = n_components, covariance_type, n_iter
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.bounds, self.l2_bound, self.budget_split, self.classes = bounds, l2_bound, budget_split, classes
+        self.shrinkage, self.min_variance = shrinkage, min_variance
+        self.means_init, self.on_invalid = means_init, on_invalid
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.noise, self.random_state = noise, random_state
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None):
@@ -214,9 +203,6 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         delta for `classes` not declared; and one for each of `bounds` and `l2_bound` not declared.
         """
         return self._fit(X, y, groups)
-
-    def _learned_unit(self, asked):
-        return OpenUnit.of(asked.label, asked.weighting)
 
     def _prepare(self, X, y, accountant, groups=None):
         X, groups = take_groups(self, X, groups)
@@ -248,9 +234,7 @@ class DPGaussianMixture(DensityMixin, PrivateEstimator):
         X, bounds, means_init, labels, classes, codes, (frame, series), ids = rows
         sizes, n_rows = None, None
         if ids is not None:
-            ids, plan = settle_ids(ids, plan, rng)
-            self.max_rows_per_unit_ = plan.unit.max_rows
-            used = keep_rows(ids, draw_key(rng))
+            used, plan = self._keep_rows(ids, plan, rng)
             labels, codes = (None if part is None else part[used.rows] for part in (labels, codes))
             X, sizes = X[used.rows], used.unit_sizes
             if "row_count" in plan.noise_multipliers:

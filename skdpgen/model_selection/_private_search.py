@@ -244,21 +244,12 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         noise="secure",
         random_state=None,
     ):
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.n_candidates = n_candidates
-        self.scoring = scoring
-        self.score_bounds = score_bounds
-        self.public_data = public_data
-        self.cv = cv
-        self.runs = runs
-        self.mean_runs = mean_runs
-        self.noise = noise
-        self.random_state = random_state
+        self.estimator, self.param_grid = estimator, param_grid
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.n_candidates, self.scoring = n_candidates, scoring
+        self.score_bounds, self.public_data = score_bounds, public_data
+        self.cv, self.runs, self.mean_runs = cv, runs, mean_runs
+        self.noise, self.random_state = noise, random_state
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, groups=None):

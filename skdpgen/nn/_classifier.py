@@ -7,15 +7,15 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
-from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator, draw_seed
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from .._types import unit_of
 from ..accounting import Phase
+from ..data.array_units import LearnedRowsMixin
 from ..data.labels import (
     class_for_all,
     class_labels,
@@ -24,9 +24,9 @@ from ..data.labels import (
     learn_classes,
     sorted_classes,
 )
-from ..data.rows_per_unit import OpenUnit, max_rows_phases, settle_ids
+from ..data.rows_per_unit import max_rows_phases
 from ..data.scaling import check_bounds, learn_scaling, scaling_phases
-from ..data.units import draw_key, keep_rows, read_groups, take_groups
+from ..data.units import read_groups, take_groups
 from ..dpsgd._plan import plan_of_fit
 from ..dpsgd._seeding import torch_seeded
 from ..mechanisms import add_gaussian, histogram
@@ -71,7 +71,7 @@ class ClassifierModule(nn.Module):
         return self.layers(X)
 
 
-class DPNetClassifier(ClassifierMixin, PrivateEstimator):
+class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
     """Neural network classifier trained by DP-SGD: it releases its parameters, and nothing else about the rows.
 
     Parameters
@@ -194,24 +194,12 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         random_state=None,
         progress="auto",
     ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.bounds = bounds
-        self.classes = classes
-        self.budget_split = budget_split
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.sampling_rate = sampling_rate
-        self.steps = steps
-        self.gradient_bound = gradient_bound
-        self.net = net
-        self.unit = unit
-        self.max_rows_per_unit = max_rows_per_unit
-        self.noise = noise
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
+        self.epsilon, self.delta, self.neighboring, self.accountant = epsilon, delta, neighboring, accountant
+        self.bounds, self.classes, self.budget_split = bounds, classes, budget_split
+        self.hidden_layer_sizes, self.sampling_rate, self.steps = hidden_layer_sizes, sampling_rate, steps
+        self.gradient_bound, self.net = gradient_bound, net
+        self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
+        self.noise, self.device, self.random_state, self.progress = noise, device, random_state, progress
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, groups=None):
@@ -246,9 +234,6 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         is private.
         """
         return self._fit(X, y, groups)
-
-    def _learned_unit(self, asked):
-        return OpenUnit.of(asked.label, asked.weighting)
 
     def _prepare(self, X, y, accountant, groups=None):
         validate_data(self, y=_not_none(y), skip_check_array=True)
@@ -288,9 +273,7 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
         X, y, bounds, declared, ids = rows
         noise, units, sizes = plan.noise_multipliers, None, None
         if ids is not None:
-            ids, plan = settle_ids(ids, plan, rng)
-            self.max_rows_per_unit_ = plan.unit.max_rows
-            kept = keep_rows(ids, draw_key(rng))
+            kept, plan = self._keep_rows(ids, plan, rng)
             X, y, units, sizes = X[kept.rows], y[kept.rows], kept.codes, kept.unit_sizes
         relation = plan.relation
         self.scaling_ = learn_scaling(X, bounds, 1.0, noise, rng, relation, unit_sizes=sizes)
@@ -325,15 +308,12 @@ class DPNetClassifier(ClassifierMixin, PrivateEstimator):
             if tuple(self.hidden_layer_sizes) != (100,):
                 raise ValueError("hidden_layer_sizes belongs to the default network: leave it out with net=")
             net = clone(self.net)
-        seed = None
-        if self.random_state is not None:
-            seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return net.set_params(
             criterion=nn.CrossEntropyLoss,
             plan=plan,
             noise=self.noise,
             device=self.device,
-            random_state=seed,
+            random_state=draw_seed(self.random_state),
             verbose=2 if shows_bars(self.progress) else 0,
             module__n_features=n_features,
             module__n_classes=n_classes,

@@ -11,7 +11,7 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from ..dpsgd import ClippedSum, LossModule
-from ._generators import ParameterMeans, one_hot
+from ._generators import ParameterMeans, descend
 from ._networks import coarse_pixels
 
 __all__ = ["ADAM_BETAS", "DiscriminatorModule", "GeneratorTraining"]
@@ -118,17 +118,12 @@ class GeneratorTraining(Callback):
 
     def _generated(self):
         """Generated rows, with their labels."""
-        generator, n, draws = self.generator, self.n_rows, self.draws_
-        latent = torch.randn(n, generator.n_latent, generator=draws).to(self.device_)
-        labels = uniforms = None
+        generator, draws, codes = self.generator, self.draws_, None
+        latent = torch.randn(self.n_rows, generator.n_latent, generator=draws).to(self.device_)
         if generator.n_classes:
             shares = torch.as_tensor(self.class_ratio, dtype=torch.float64)
-            codes = torch.multinomial(shares, n, replacement=True, generator=draws)
-            labels = one_hot(codes, generator.n_classes).to(self.device_)
-        if generator.n_levels is not None:
-            uniforms = torch.rand(n, generator.n_outputs, generator=draws).to(self.device_)
-        rows = generator(latent, labels, uniforms)
-        return rows if labels is None else torch.cat([rows, labels], dim=1)
+            codes = torch.multinomial(shares, self.n_rows, replacement=True, generator=draws)
+        return generator.labelled(latent, codes, draws)
 
     def on_grad_computed(self, net, named_parameters=None, training=True, **kwargs):
         """Add the gradient of generated rows to the released one."""
@@ -146,10 +141,7 @@ class GeneratorTraining(Callback):
             return
         with torch.enable_grad():
             loss = net.module_(self._generated()).mean()  # generated rows that are to pass for private ones
-        parameters = self.means_.parameters
-        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters)):
-            p.grad = gradient
-        self.optimizer_.step()
+        descend(self.optimizer_, loss)
         self.means_.follow(self.step_ // self.n_critic)
 
     def on_train_end(self, net, **kwargs):

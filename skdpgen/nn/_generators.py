@@ -10,7 +10,7 @@ from torch import nn
 
 from ._networks import check_module_arrays, coarse_decoder, conv_decoder, mlp
 
-__all__ = ["ConditionalGenerator", "ParameterMeans", "one_hot"]
+__all__ = ["ConditionalGenerator", "ParameterMeans", "descend", "one_hot"]
 
 # Temperature of the relaxed levels, whose gradient stands for that of the levels that are drawn.
 _TEMPERATURE = 0.66
@@ -126,6 +126,16 @@ class ConditionalGenerator(nn.Module):
             drawn.append(exact + relaxed - relaxed.detach())
         return torch.cat(drawn, dim=1)
 
+    def labelled(self, latent, codes, draws):
+        """Return rows of some latents and classes with their one-hot labels; `draws` draws the levels of a table."""
+        labels, uniforms = one_hot(codes, self.n_classes), None
+        if labels is not None:
+            labels = labels.to(latent.device)
+        if self.n_levels is not None:
+            uniforms = torch.rand(len(latent), self.n_outputs, generator=draws).to(latent.device)
+        rows = self(latent, labels, uniforms)
+        return rows if labels is None else torch.cat([rows, labels], dim=1)
+
 
 class ParameterMeans:
     """Exponential averages of the parameters of a generator in training, which it has at the end.
@@ -152,6 +162,14 @@ class ParameterMeans:
         for p, mean in zip(self.parameters, self._means):
             p.grad = None
             p.copy_(mean)
+
+
+def descend(optimizer, loss):
+    """Take a step down a loss; its gradients reach the parameters of this optimizer alone."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters)):
+        p.grad = gradient
+    optimizer.step()
 
 
 def one_hot(codes, n_classes):

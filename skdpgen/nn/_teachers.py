@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from ._gan import ADAM_BETAS
-from ._generators import ParameterMeans, one_hot
+from ._generators import ParameterMeans, descend
 
 __all__ = ["Teachers", "rows_by_subset", "train_by_votes"]
 
@@ -169,25 +169,16 @@ def train_by_votes(generator, student, teachers, release, class_ratio, *, n_rows
     """
     draws = torch.Generator().manual_seed(int(seed))
     shares = torch.as_tensor(np.asarray(class_ratio), dtype=torch.float64)
-    parameters = [list(net.parameters()) for net in (student, generator)]
-    optimizers = [torch.optim.Adam(own, lr=rate, betas=ADAM_BETAS) for own, rate in zip(parameters, _RATES)]
+    of_student, of_generator = (
+        torch.optim.Adam(net.parameters(), lr=rate, betas=ADAM_BETAS) for net, rate in zip((student, generator), _RATES)
+    )
     means = ParameterMeans(generator, _AVERAGE)
     known, turn = [], 0
 
     def generate(n):
         latent = torch.randn(n, generator.n_latent, generator=draws)
         codes = torch.multinomial(shares, n, replacement=True, generator=draws)
-        labels = one_hot(codes, generator.n_classes)
-        uniforms = None
-        if generator.n_levels is not None:
-            uniforms = torch.rand(n, generator.n_outputs, generator=draws)
-        rows = generator(latent, labels, uniforms)
-        return rows if labels is None else torch.cat([rows, labels], dim=1)
-
-    def step(k, loss):
-        for p, gradient in zip(parameters[k], torch.autograd.grad(loss, parameters[k])):
-            p.grad = gradient
-        optimizers[k].step()
+        return generator.labelled(latent, codes, draws)
 
     for _ in rounds:
         with torch.no_grad():
@@ -201,9 +192,10 @@ def train_by_votes(generator, student, teachers, release, class_ratio, *, n_rows
             for _ in range(_STEPS[1]):
                 at = torch.randint(len(rows), (_BATCH,), generator=draws)
                 score = student.scores(rows[at])
-                step(0, (F.softplus(score) - wanted[at] * score).mean())
+                descend(of_student, (F.softplus(score) - wanted[at] * score).mean())
             for _ in range(_STEPS[2]):
-                step(1, student(generate(_BATCH)).mean())  # generated rows that are to pass for private ones
+                # generated rows are to pass for private ones
+                descend(of_generator, student(generate(_BATCH)).mean())
                 turn += 1
                 means.follow(turn)
     means.give()

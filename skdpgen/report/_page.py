@@ -139,9 +139,9 @@ def text(value):
     return html.escape(printable(value))
 
 
-def paragraph(words, *, css=None):
+def paragraph(words):
     """Return a paragraph of plain text."""
-    return f"<p{'' if css is None else f' class={css}'}>{text(words)}</p>"
+    return f"<p>{text(words)}</p>"
 
 
 def leak(*shown):

@@ -10,13 +10,13 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 from sklearn.base import TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator, draw_seed
 from .._parameters import DPSGD, SPLIT_CONSTRAINTS, flat_parameters, object_of
 from .._types import UnitRelation
 from ..accounting import PrivacyCard
+from ..data.array_units import LearnedRowsMixin
 from ..data.frames import FrameRows
 from ..data.rows_per_unit import LABEL as MAX_ROWS
 from ..data.rows_per_unit import OpenUnit, release_max_rows
@@ -37,6 +37,7 @@ from ..utils.validation import (
     validate_data,
     validate_rows,
 )
+from ._before_training import plan_phases
 from ._budget import ChargedFit, once, resolve_parameters
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
@@ -70,7 +71,7 @@ _MOST_ROWS = 10**9
 _MOST_CELLS = 300_000_000
 
 
-class BaseSynthesizer(PrivateEstimator):
+class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
     """Base of the synthesizers: a fit releases a `ReleasedModel`, which is all that `sample` and `save` need.
 
     A subclass has `_prepare`, which returns ``(rows, settings), plan``, `_release`, and `_model_class` or
@@ -122,9 +123,6 @@ class BaseSynthesizer(PrivateEstimator):
             return accountant
         self._checkpoint = FitCheckpoint(self.checkpoint, accountant, self)
         return self._checkpoint.planner
-
-    def _learned_unit(self, asked):
-        return OpenUnit.of(asked.label, asked.weighting)
 
     def _relation(self, accountant):
         """The relation of this fit before it is planned: between rows, or between all rows of a unit."""
@@ -188,6 +186,11 @@ class BaseSynthesizer(PrivateEstimator):
 
     def _calibrate_phases(self, accountant, rows, phases):
         return self._calibrate(accountant, phases, learns_names=rows.learns_classes)
+
+    def _plan_training(self, accountant, rows, settings, label="training"):
+        """Return the calibrated plan of a fit that trains networks: facts that are not declared, then the steps."""
+        phases = plan_phases(rows, settings, self._share("bounds"), self._relation(accountant), label)
+        return self._calibrate_phases(accountant, rows, phases)
 
     def _card_parameters(self):
         """Constructor parameters; what `training` leaves open is stated too, where nothing else sets it."""
@@ -492,9 +495,8 @@ class BaseSynthesizer(PrivateEstimator):
 
     def _seed(self):
         """Seed of initialisations; follows `random_state`."""
-        if self.random_state is None:
-            return int(np.random.default_rng().integers(2**31))
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = draw_seed(self.random_state)
+        return int(np.random.default_rng().integers(2**31)) if seed is None else seed
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

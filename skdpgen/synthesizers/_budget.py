@@ -127,6 +127,13 @@ class Network:
                 "checkpoint=, or your own modules"
             )
 
+    def check(self):
+        """Refuse a template that is no `DPNet`, and a device that torch does not have."""
+        from ..nn._dp_net import check_template
+
+        check_template(self.template)
+        check_device(self.device)
+
     def make(self, default, plan, progress_text, **module):
         """The net of one fit: the template, or ``default()``, with a plan and parameters of its module."""
         net = default() if self.template is None else clone(self.template)
@@ -338,10 +345,11 @@ def _as_tuple(value):
     return tuple(value) if listed and all(isinstance(size, Real) for size in value) else value
 
 
-def resolve_sampling(training, n_rows, relation, *, batch_size=None, epochs=None):
+def resolve_sampling(training, n_rows, relation, /, *, batch_size=None, epochs=None, **others):
     """Return a `Training` as `batch_size` and `epochs` set it, where the number of rows is public.
 
-    Between units it is private under both relations: a unit may have any number of rows.
+    Between units it is private under both relations: a unit may have any number of rows. The other parameters of a
+    synthesizer may come along, and have no effect.
     """
     if batch_size is None and epochs is None:
         return training

@@ -11,8 +11,8 @@ from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import BaseSynthesizer
-from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
-from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, n_weights, training_rows
+from ._before_training import network_shape
+from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
 
 __all__ = ["BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "critic_constraints", "fit_critic_model"]
 
@@ -44,8 +44,7 @@ def critic_constraints(critics):
 class CriticReleases:
     """The steps: how many critics there are, and what is released of them.
 
-    A subclass has two methods. ``bound(noise_multiplier)`` is half of the distance that one critic can move the sum of
-    a step, for noise of this multiplier; ``votes(seed)`` is what is summed: see `ClippedGradients` in `nn._critics`.
+    A subclass has a method ``votes(seed)``, which returns what is summed: see `ClippedGradients` in `nn._critics`.
     """
 
     n_critics: int
@@ -68,6 +67,10 @@ class CriticReleases:
             encoder_update="round_robin",  # critics learn whichever of them is drawn
             unit=unit,
         )
+
+    def bound(self, noise_multiplier):
+        """Half of the distance that one critic can move the sum of a step: that of its votes on all generated rows."""
+        return self.votes().bound(self.generated_rows, noise_multiplier) / 2
 
     def phase(self, label, share):
         """The phase of the releases in a joint calibration."""
@@ -152,11 +155,10 @@ class BaseCriticSynthesizer(BaseSynthesizer):
 
     def _prepare(self, X, y, accountant, groups=None):
         settings = self._settings()
-        rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
+        rows = read_vectors(self, X, y, groups)
         settings = settings.fitted_to(rows, self.n_frequencies)
         check_size(settings, rows)
-        phases = plan_phases(rows, settings, self._share("bounds"), relation, label="gradients")
-        plan = self._calibrate_phases(accountant, rows, phases)
+        plan = self._plan_training(accountant, rows, settings, "gradients")
         settings.training.bound(plan.noise_multipliers["gradients"])  # refuses noise that is too large for it
         return (rows, settings), plan
 
@@ -196,10 +198,7 @@ def fit_critic_model(rows, settings, fit):
     """
     from ..nn._critics import train_by_critics
 
-    codec = learn_codec(rows, fit)
-    x, classes, n_levels = training_rows(rows, codec)
-    counts = release_class_counts(codec, len(x), classes if codec.n_classes else None, fit, rows.unit_sizes)
-    row_count, weights, _ = sizes_by_counts(counts, rows, fit)
+    codec, x, classes, n_levels, row_count, weights, _ = learn_rows(rows, fit)
     generator, coordinates = settings.make_generator(codec, x.shape[1], n_levels)
     training = settings.training.fitted_to(generator.n_outputs)
     plan = fit.cover(training.plan(fit.noise["gradients"], fit.plan.unit))

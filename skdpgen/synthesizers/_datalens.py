@@ -18,10 +18,6 @@ class SignReleases(CriticReleases):
     n_largest: int
     threshold: float
 
-    def bound(self, noise_multiplier):
-        """Half of the distance of two sets of votes of one teacher on all generated rows of a step, at most."""
-        return self.votes().bound(self.generated_rows, noise_multiplier) / 2
-
     def fitted_to(self, n_columns):
         """These releases for gradients of a released number of columns: no more signs than these."""
         return replace(self, n_largest=min(self.n_largest, n_columns))

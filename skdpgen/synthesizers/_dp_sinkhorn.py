@@ -10,9 +10,9 @@ from ..data.validation import read_vectors
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import TRAINING_CONSTRAINTS, BaseSynthesizer
-from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
+from ._before_training import network_shape
 from ._budget import Training, resolve_sampling
-from ._generator_model import GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, n_weights, training_rows
+from ._generator_model import GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
 
 __all__ = ["DPSinkhornSynthesizer"]
 
@@ -234,16 +234,13 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve()
         settings = _settings(parameters, self._seed())
-        rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
-        sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
-        settings = replace(settings, training=resolve_sampling(settings.training, len(rows), relation, **sizes))
-        settings = settings.fitted_to(rows, self.n_frequencies)
+        rows = read_vectors(self, X, y, groups)
+        training = resolve_sampling(settings.training, len(rows), self._relation(accountant), **parameters)
+        settings = replace(settings, training=training).fitted_to(rows, self.n_frequencies)
         if settings.blur is None:
             settings = replace(settings, blur=_BLUR_OF_IMAGES * math.prod(settings.image_shape))
         _check_size(settings, rows)
-        return (rows, settings), self._calibrate_phases(
-            accountant, rows, plan_phases(rows, settings, self._share("bounds"), relation)
-        )
+        return (rows, settings), self._plan_training(accountant, rows, settings)
 
     def _release(self, rows, settings, fit):
         return fit_sinkhorn_model(rows, settings, fit)
@@ -294,10 +291,7 @@ def fit_sinkhorn_model(rows, settings, fit):
     from ..dpsgd._plan import plan_of_fit
     from ..nn._sinkhorn import train_by_transport
 
-    codec = learn_codec(rows, fit)
-    x, classes, n_levels = training_rows(rows, codec)
-    counts = release_class_counts(codec, len(x), classes if codec.n_classes else None, fit, rows.unit_sizes)
-    row_count, weights, step_size = sizes_by_counts(counts, rows, fit)
+    codec, x, classes, n_levels, row_count, weights, step_size = learn_rows(rows, fit)
     training = settings.training
     expected, own = max(1.0, training.sampling_rate * step_size), {"gradient_bound": training.gradient_bound}
     plan = plan_of_fit(training, fit.plan, fit.noise["training"], expected, WholeBatchPlan, **own)

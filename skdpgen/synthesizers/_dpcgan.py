@@ -13,9 +13,9 @@ from .._parameters import DPSGD, UNIT_CONSTRAINTS, flat_parameters
 from ..data.validation import read_vectors
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
-from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
+from ._before_training import network_shape
 from ._budget import Network, Training, check_device, resolve_sampling
-from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator, training_rows
+from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, learn_rows, make_generator, n_weights
 
 __all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
 
@@ -102,7 +102,7 @@ def gan_settings(given, seed, *, table):
         raise ValueError("preset= has dense networks: leave out image_shape=")
     sizes = {name: as_sizes(given[name], name) for name in ("generator_sizes", "discriminator_sizes")}
     for name, widths in sizes.items():
-        numbers = sum(a * b for a, b in zip((given["n_components"], *widths), (*widths, 1)))
+        numbers = n_weights(given["n_components"], *widths, 1)
         check_model_size(numbers, n_components=given["n_components"], **{name: widths})
     of_table = table and given["preset"] is None
     usual = _OF_TABLES if of_table else _OF_ARRAYS
@@ -295,11 +295,10 @@ class DPCGANSynthesizer(BaseSynthesizer):
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve(presets=_preset, acts=_ACTS)
         settings = gan_settings(parameters, self._seed(), table=isinstance(X, pd.DataFrame))
-        rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
-        sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
-        training = resolve_sampling(settings.training, len(rows), relation, **sizes)
+        rows = read_vectors(self, X, y, groups)
+        training = resolve_sampling(settings.training, len(rows), self._relation(accountant), **parameters)
         settings = replace(settings, training=training)
-        plan = self._calibrate_phases(accountant, rows, plan_phases(rows, settings, self._share("bounds"), relation))
+        plan = self._plan_training(accountant, rows, settings)
         check_device(settings.network.device)
         _check_networks(settings, *network_shape(rows)[:2])
         return (rows, settings), plan
@@ -380,10 +379,7 @@ def fit_dpcgan_model(rows, settings, fit):
     from ..dpsgd._plan import plan_of_fit
     from ..nn._gan import GeneratorTraining
 
-    codec = learn_codec(rows, fit)
-    x, classes, n_levels = training_rows(rows, codec)
-    counts = release_class_counts(codec, len(x), classes, fit, rows.unit_sizes)
-    row_count, weights, step_size = sizes_by_counts(counts, rows, fit)
+    codec, x, classes, n_levels, row_count, weights, step_size = learn_rows(rows, fit)
     training = settings.training
     expected = max(1.0, training.sampling_rate * step_size)
     plan = plan_of_fit(training, fit.plan, fit.noise["training"], expected, l2_bound=training.gradient_bound)

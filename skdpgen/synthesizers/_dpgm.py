@@ -17,7 +17,7 @@ from ..generators.components import spread_components
 from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
 from ..utils.validation import MOST_UNITS, Interval
 from ._before_training import encode_rows, learn_codec, network_shape, positive_counts
-from ._budget import COUNT_SHARE, check_device, remaining_share, resolve_sampling
+from ._budget import COUNT_SHARE, remaining_share, resolve_sampling
 from ._checkpoint import codec_of
 from ._dp_merf import RandomFeatures
 from ._privae import VAE_CONSTRAINTS, VAE_TRAINING, LikelihoodSynthesizer
@@ -231,8 +231,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         self._check_clusters()
         vae = vae_settings(parameters, self._seed())
         rows = self._read(X, y, groups)
-        sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
-        vae = replace(vae, training=resolve_sampling(vae.training, len(rows), self._relation(accountant), **sizes))
+        vae = replace(vae, training=resolve_sampling(vae.training, len(rows), self._relation(accountant), **parameters))
         clusters = ClusterSettings(
             self.n_clusters, self.cluster_steps, self._share("clusters"), self.n_frequencies, self.length_scale,
             vae.network.seed,
@@ -308,10 +307,8 @@ def _make_net(settings, n_parts, n_features, n_labels, likelihood, *, plan=None,
 def _check_network(settings, rows):
     """Refuse, before anything is charged, what cannot be trained privately, or at all (see `check_modules`)."""
     from ..nn import PartitionedVAEModule
-    from ..nn._dp_net import check_template
 
-    check_template(settings.network.template)
-    check_device(settings.network.device)
+    settings.network.check()
     n_features, n_labels, exact = network_shape(rows)
     # two autoencoders are refused for whatever all of them are
     net = _make_net(settings, 2, n_features, n_labels, make_likelihood("gaussian"))

@@ -15,11 +15,12 @@ from ..data.frames import FrameRows
 from ..utils.file_checks import check_size, check_whole
 from ..utils.validation import Interval
 from ._base import DATA_CONSTRAINTS
+from ._before_training import learn_codec, release_class_counts, sizes_by_counts
 from ._released import CHUNK_ROWS, ReleasedModel
 
 __all__ = [
     "ACTIVATIONS_OF_A_PIXEL", "FREQUENCIES", "GENERATOR_CONSTRAINTS", "Coordinates", "GeneratorModel", "image_sizes",
-    "make_generator", "n_weights", "training_rows",
+    "learn_rows", "make_generator", "n_weights", "training_rows",
 ]  # fmt: skip
 
 # Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
@@ -136,10 +137,10 @@ class GeneratorModel(ReleasedModel):
     def _logits(self, classes, rng):
         import torch
 
+        from ..nn._generators import one_hot
+
         latent = torch.from_numpy(rng.standard_normal((len(classes), self.n_latent)).astype(np.float32))
-        labels = None
-        if self.codec.n_classes:
-            labels = torch.from_numpy(np.eye(self.codec.n_classes, dtype=np.float32)[classes])
+        labels = one_hot(classes, self.codec.n_classes)
         parts = []
         with torch.inference_mode():
             for i in range(0, len(latent), CHUNK_ROWS):
@@ -196,6 +197,17 @@ def image_sizes(n_components, n_labels, image_shape):
         )
         n_seen = coarse_pixels(image_shape)[1]
     return sum(p.numel() for p in generator.parameters()), n_seen, n_seen // (*image_shape, 1)[2]
+
+
+def learn_rows(rows, fit):
+    """Make the releases before the training: facts that were not declared, and the counts of the classes.
+
+    Returns the codec, then what `training_rows` returns of private rows, and `sizes_by_counts` of released counts.
+    """
+    codec = learn_codec(rows, fit)
+    x, classes, n_levels = training_rows(rows, codec)
+    counts = release_class_counts(codec, len(x), classes, fit, rows.unit_sizes)
+    return codec, x, classes, n_levels, *sizes_by_counts(counts, rows, fit)
 
 
 def training_rows(rows, codec):

@@ -21,10 +21,6 @@ class HistogramReleases(CriticReleases):
     vote: str
     threshold: float
 
-    def bound(self, noise_multiplier):
-        """Half of the distance of two sets of votes of one teacher on all generated rows of a step, at most."""
-        return self.votes().bound(self.generated_rows, noise_multiplier) / 2
-
     def check_size(self, n_at_once, n_columns):
         """Refuse histograms of the votes of some teachers at once, or directions, that are too large for memory."""
         sizes = {name: getattr(self, name) for name in ("generated_rows", "n_projections", "n_bins")}

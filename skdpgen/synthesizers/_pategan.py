@@ -15,8 +15,8 @@ from ..mechanisms import add_gaussian, count_votes
 from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._before_training import learn_codec, network_shape, plan_phases, release_class_counts, sizes_by_counts
-from ._generator_model import GeneratorModel, n_weights, training_rows
+from ._before_training import network_shape
+from ._generator_model import GeneratorModel, learn_rows, n_weights
 
 __all__ = ["PATEGANSynthesizer"]
 
@@ -213,10 +213,9 @@ class PATEGANSynthesizer(BaseSynthesizer):
         settings = VoteSettings(
             self.n_teachers, self.n_components, *sizes.values(), rounds, self._seed(), shows_bars(self.progress)
         )
-        rows, relation = read_vectors(self, X, y, groups), self._relation(accountant)
+        rows = read_vectors(self, X, y, groups)
         self._check_size(sizes, *network_shape(rows)[:2])
-        phases = plan_phases(rows, settings, self._share("bounds"), relation, label="votes")
-        return (rows, settings), self._calibrate_phases(accountant, rows, phases)
+        return (rows, settings), self._plan_training(accountant, rows, settings, "votes")
 
     def _check_size(self, sizes, width, n_labels):
         """Refuse networks and teachers too large for memory; by public numbers alone."""
@@ -266,10 +265,7 @@ def fit_pategan_model(rows, settings, fit):
     from ..nn._generators import ConditionalGenerator
     from ..nn._teachers import Teachers, rows_by_subset, train_by_votes
 
-    codec = learn_codec(rows, fit)
-    x, classes, n_levels = training_rows(rows, codec)
-    counts = release_class_counts(codec, len(x), classes, fit, rows.unit_sizes)
-    row_count, weights, _ = sizes_by_counts(counts, rows, fit)
+    codec, x, classes, n_levels, row_count, weights, _ = learn_rows(rows, fit)
     k, n_classes, unit = settings.n_teachers, codec.n_classes, fit.plan.unit
     subsets = assign_subsets(len(x), k, fit.rng, units=rows.unit_codes)
     if n_classes:

@@ -13,7 +13,7 @@ from ..data.validation import check_likelihood, read_vectors
 from ..generators.components import join_chunks
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
-from ._before_training import network_shape, plan_phases
+from ._before_training import network_shape
 from ._vae_model import (
     VAEModel,
     check_network,
@@ -92,12 +92,9 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
         if parameters["warm_start_steps"] is None:
             parameters["warm_start_steps"] = self._default_start(isinstance(X, pd.DataFrame))
         rows = self._read(X, y, groups, images=bool(parameters["warm_start_steps"]))
-        relation = self._relation(accountant)
         settings = vae_settings(parameters, self._seed())
-        sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
-        settings = resolve_training(settings, len(rows), relation, **sizes)
-        phases = plan_phases(rows, settings, self._share("bounds"), relation)
-        plan = self._calibrate_phases(accountant, rows, phases)
+        settings = resolve_training(settings, len(rows), self._relation(accountant), **parameters)
+        plan = self._plan_training(accountant, rows, settings)
         check_network(settings, *network_shape(rows))
         return (rows, settings), plan
 

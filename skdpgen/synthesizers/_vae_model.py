@@ -20,7 +20,7 @@ from ._before_training import (
     sizes_by_counts,
     with_labels,
 )
-from ._budget import Network, Training, check_device, resolve_sampling
+from ._budget import Network, Training, resolve_sampling
 from ._moment_start import draw_rows, facts_state, release_moments, restore_facts, start_autoencoder
 from ._released import CHUNK_ROWS, ReleasedModel
 
@@ -117,7 +117,7 @@ def vae_settings(given, seed):
     return VAESettings(**shared, prior=given.get("prior", "normal"), start_steps=start_steps)
 
 
-def resolve_training(settings, n_rows, relation, **sizes):
+def resolve_training(settings, n_rows, relation, /, **sizes):
     """Set rate and steps by a public number of rows; refuse more groups than records to expect of it."""
     settings = replace(settings, training=resolve_sampling(settings.training, n_rows, relation, **sizes))
     if settings.groups is None or relation != "replace_one":  # between units it is no text
@@ -244,11 +244,9 @@ def check_network(settings, n_features, n_labels, exact):
     """
     from ..nn import PriVAEModule
     from ..nn._divergences import check_divergence, make_divergence
-    from ..nn._dp_net import check_template
     from ..nn._priors import check_prior
 
-    check_template(settings.network.template)
-    check_device(settings.network.device)
+    settings.network.check()
     check_prior(settings.make_prior(), settings.n_components)
     if settings.groups is not None:
         check_divergence(make_divergence(settings.groups.kind), settings.n_components)
@@ -331,10 +329,10 @@ class VAEModel(ReleasedModel):
         """Mean of scaled rows, or probabilities of levels, shape (n, n_features)."""
         import torch
 
+        from ..nn._generators import one_hot
+
         z = torch.from_numpy(np.ascontiguousarray(latent, dtype=np.float32))
-        labels = None
-        if self.codec.n_classes:
-            labels = torch.from_numpy(np.eye(self.codec.n_classes, dtype=np.float32)[classes])
+        labels = one_hot(classes, self.codec.n_classes)
         with torch.inference_mode():
             parts = []
             for i in range(0, len(z), CHUNK_ROWS):

@@ -12,7 +12,7 @@ from pandas.api.extensions import ExtensionDtype
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, _fit_context
 from sklearn.utils._param_validation import HasMethods, Hidden, InvalidParameterError, Options, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
-from sklearn.utils.validation import _check_feature_names, _get_feature_names, _num_samples, validate_data
+from sklearn.utils.validation import _num_samples, validate_data
 
 from ..exceptions import InvalidInputError
 from .table_checks import MAX_ROWS, check_names, check_row_count, is_unicode, texts_in
@@ -32,7 +32,6 @@ __all__ = [
     "StrOptions",
     "as_numbers",
     "as_sizes",
-    "check_feature_names",
     "check_model_size",
     "check_names",
     "check_parameters",
@@ -40,7 +39,6 @@ __all__ = [
     "convert_fields",
     "count_search_fits",
     "fit_context",
-    "get_feature_names",
     "inside_search",
     "is_extension",
     "is_finite",
@@ -53,8 +51,6 @@ __all__ = [
 ]
 
 fit_context = _fit_context
-check_feature_names = _check_feature_names
-get_feature_names = _get_feature_names
 num_samples = _num_samples
 
 
@@ -153,11 +149,11 @@ def as_numbers(values, name):
         raise InvalidInputError(f"{name} must hold numbers alone; nothing was charged") from None
 
 
-def as_sizes(values, name, most=MOST_UNITS):
+def as_sizes(values, name):
     """Return a parameter that holds sizes as a tuple of int; InvalidInputError with its name otherwise."""
     values = np.atleast_1d(as_numbers(values, name))
-    if values.ndim != 1 or not ((values >= 1) & (values <= most) & (values % 1 == 0)).all():
-        raise InvalidInputError(f"{name} must be whole numbers from 1 to {most}; nothing was charged")
+    if values.ndim != 1 or not ((values >= 1) & (values <= MOST_UNITS) & (values % 1 == 0)).all():
+        raise InvalidInputError(f"{name} must be whole numbers from 1 to {MOST_UNITS}; nothing was charged")
     return tuple(int(size) for size in values)
 
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 from _command_line import refused
 from _watchdog import ends
 

@@ -144,6 +144,6 @@ MUTANTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "claims", "changes"), [(m[0], m[1], m[2:]) for m in MUTANTS], ids=mutant_ids(MUTANTS))
-def test_sabotage_is_caught(monkeypatch, name, claims, changes):
-    assert_caught(monkeypatch, claims, *changes)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_is_caught(monkeypatch, mutant):
+    assert_caught(monkeypatch, *mutant[1:])

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _flat import make_flat
+from _visits import weights_of_one
 
 from skdpgen import DPPCA, MomentSynthesizer, PrivacyUnit
 from skdpgen.__main__ import main
@@ -13,7 +14,6 @@ from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit
 from skdpgen.audit import audit, audit_neighbours, plan_audit
 from skdpgen.audit._runs import data_sets
 from skdpgen.data import arrays, units
-from skdpgen.mechanisms import _histogram, _moments, _one_hot
 
 X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
 TABLE = pd.DataFrame({"x": X[:, 0], "group": np.resize(["a", "b"], len(X))})
@@ -63,18 +63,12 @@ def _noise_of_one_row(patch):
     patch.setattr(BoundedUnit, "weight", property(lambda unit: 1))
 
 
-def _weights_of_one(patch):
-    for module in (_histogram, _one_hot):
-        patch.setattr(module, "row_weights", lambda sizes: np.ones(np.shape(sizes)))
-    patch.setattr(_moments, "weight_roots", lambda sizes, exact=True: np.ones(len(sizes)))
-
-
 @pytest.mark.parametrize(
     ("sabotage", "name", "weighting"),
     [
         (_noise_of_one_row, "moments of an array", "rows"),
         (_noise_of_one_row, "a table, learned bounds and categories", "rows"),
-        (_weights_of_one, "DP-PCA", "units"),
+        (weights_of_one, "DP-PCA", "units"),
     ],
 )
 def test_noise_for_a_row_where_a_person_is_claimed_is_refuted(monkeypatch, sabotage, name, weighting):

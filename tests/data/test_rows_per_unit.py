@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from _flat import make_flat
+from _noninterference import _short
+from _visits import SCHEMA, visits
 
 import skdpgen
 from skdpgen import (
@@ -25,7 +25,6 @@ from skdpgen import (
     PrivacyUnit,
     PriVAESynthesizer,
     PrivateSearchCV,
-    Schema,
 )
 from skdpgen._base import PrivateEstimator
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, UnitRelation
@@ -38,24 +37,16 @@ from skdpgen.data.units import UnitSource
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.mechanisms import histogram_of_units
 from skdpgen.nn import DPNet, DPNetClassifier, PartitionedVAEModule, PriVAEModule
-from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import check_noninterference
 from skdpgen.utils.noise import make_noise_generator
 from skdpgen.utils.watching import watch_releases
 
-sys.path.append(str(Path(__file__).parents[1]))
-
-from _noninterference import _short
-
-VISITS = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
 OPEN = OpenUnit.of("pid", "rows")
 
 
 def _visits(n_units=2000, sizes=(1, 1, 1, 1, 1, 1, 1, 3, 3, 7)):
     """Of ten units, seven have one row, two have three, and one has seven."""
-    pid = np.repeat(np.arange(n_units), np.resize(sizes, n_units))
-    rng = np.random.default_rng(0)
-    return pd.DataFrame({"pid": pid, "a": rng.normal(size=len(pid)), "c": rng.choice(list("xyz"), len(pid))})
+    return visits(n_units, sizes)
 
 
 class _Rows:
@@ -129,7 +120,7 @@ def test_every_synthesizer_learns_it_first_and_uses_it(i, name, tmp_path):
     estimator, own = MODELS[name]
     weighting, relation = WEIGHTINGS[i % 2], NEIGHBORING[i // 2 % 2]
     how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": relation, "random_state": 0}
-    synth = make_flat(estimator, 30.0, schema=VISITS, **how, **own)
+    synth = make_flat(estimator, 30.0, schema=SCHEMA, **how, **own)
     labels = [phase.label for phase in synth.plan(_visits()).phases]
     assert labels[0] == "unit_rows"
     synth.fit(_visits())
@@ -147,8 +138,8 @@ def test_every_synthesizer_learns_it_first_and_uses_it(i, name, tmp_path):
 def test_chunks_and_arrays_learn_it_too():
     frame = _visits()
     chunks = [frame[:1500], frame[1500:1501], frame[1501:]]
-    assert MomentSynthesizer(30.0, schema=VISITS, unit="pid").fit(chunks).max_rows_per_unit_ == 3
-    own = MomentSynthesizer(30.0, schema=VISITS, unit=PrivacyUnit("pid", missing="own"))
+    assert MomentSynthesizer(30.0, schema=SCHEMA, unit="pid").fit(chunks).max_rows_per_unit_ == 3
+    own = MomentSynthesizer(30.0, schema=SCHEMA, unit=PrivacyUnit("pid", missing="own"))
     lost = frame.astype({"pid": "Int64"}).assign(pid=lambda f: f["pid"].where(f["pid"] >= 1000))
     assert own.fit(lost).max_rows_per_unit_ == 1  # a row without an identifier is a unit of one row
     assert MomentSynthesizer(30.0).fit(frame[["a"]].to_numpy(), groups=frame["pid"]).max_rows_per_unit_ == 3
@@ -230,8 +221,8 @@ def test_noise_of_estimators_of_numbers_follows_the_number_that_was_learned(monk
 
 def test_what_it_costs_is_in_the_one_calibration():
     frame, declared = _visits(), {"unit": "pid", "max_rows_per_unit": 3}
-    one = MomentSynthesizer(1.0, schema=VISITS, unit="pid").plan(frame)
-    other = MomentSynthesizer(1.0, schema=VISITS, **declared).plan(frame)
+    one = MomentSynthesizer(1.0, schema=SCHEMA, unit="pid").plan(frame)
+    other = MomentSynthesizer(1.0, schema=SCHEMA, **declared).plan(frame)
     assert one.epsilon == other.epsilon == 1.0
     assert 1.0 < one.noise_multipliers["moments"] / other.noise_multipliers["moments"] < 1.01
     assert "a learned number of them used at most (here: 5)" in str(BudgetPlan.of(one, 1000))

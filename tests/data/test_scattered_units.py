@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import operator
-import sys
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from _noninterference import _short
+from _visits import SCHEMA
 
 from skdpgen import MomentSynthesizer, PrivacyAccountant, PrivacyUnit
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit, UnitRelation
@@ -21,12 +21,7 @@ from skdpgen.data.sources import DaskSource, open_source
 from skdpgen.data.units import UnitSource
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.mechanisms import histogram
-from skdpgen.tabular import Categorical, Numeric, Schema
 from skdpgen.testing import check_noninterference, seeded_noise
-
-sys.path.append(str(Path(__file__).parents[1]))
-
-from _noninterference import _short
 
 N, K = 240, 3
 
@@ -287,16 +282,13 @@ def test_chunks_that_are_sorted_at_the_first_pass_alone_are_refused():
 
 
 # ---- fits ----------------------------------------------------------------------------------------------------------
-_SCHEMA = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
-
-
 def _with_numbers(frame):
     return frame.drop(columns="row").assign(a=np.random.default_rng(1).normal(size=len(frame)))
 
 
 def _state(X, **parameters):
     with seeded_noise(7, quiet=True), _short():
-        synth = MomentSynthesizer(4.0, schema=_SCHEMA, **{"unit": "id", **parameters}, random_state=0).fit(X)
+        synth = MomentSynthesizer(4.0, schema=SCHEMA, **{"unit": "id", **parameters}, random_state=0).fit(X)
     return synth.sample(40, random_state=0), synth
 
 
@@ -334,7 +326,7 @@ def test_bad_identifiers_cost_nothing(made, ids, match):
     if made is SOURCES["dask"]:
         pytest.importorskip("dask").config.set({"dataframe.convert-string": False})
     with pytest.raises(InvalidInputError, match=match):
-        MomentSynthesizer(accountant=accountant, unit="id", max_rows_per_unit=2, schema=_SCHEMA).fit(made(frame, None))
+        MomentSynthesizer(accountant=accountant, unit="id", max_rows_per_unit=2, schema=SCHEMA).fit(made(frame, None))
     assert not accountant.entries
 
 

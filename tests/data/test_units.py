@@ -10,6 +10,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
+from _visits import SCHEMA
 from scipy.stats import chisquare, norm
 
 from skdpgen import (
@@ -612,7 +613,7 @@ def test_no_error_of_a_table_that_changes_shows_an_identifier(first, later, said
 def test_a_card_says_that_rows_without_an_identifier_were_taken_for_other_units():
     frame = _visits().astype({"pid": object})
     frame.loc[3, "pid"] = None
-    synth = MomentSynthesizer(5.0, schema=_VISITS, unit=PrivacyUnit("pid", 2, missing="own")).fit(frame)
+    synth = MomentSynthesizer(5.0, schema=SCHEMA, unit=PrivacyUnit("pid", 2, missing="own")).fit(frame)
     assert "rows without 'pid': each is taken for another unit" in synth.card_["public_assumptions"]
 
 
@@ -626,9 +627,6 @@ def test_rows_that_were_not_chosen_are_not_summed():
 
 
 # ---- fits ---------------------------------------------------------------------------------------------------------
-_VISITS = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
-
-
 def _visits(n=400, seed=0):
     rng = np.random.default_rng(seed)
     return pd.DataFrame({"pid": rng.integers(0, n // 2, n), "a": rng.normal(size=n), "c": rng.choice(list("xyz"), n)})
@@ -663,11 +661,11 @@ def test_units_weigh_alike_and_rows_weigh_alike():
 
 @pytest.mark.filterwarnings("ignore:too few rows:skdpgen.exceptions.UtilityWarning")
 def test_a_ledger_of_rows_refuses_units_and_the_other_way_round():
-    frame, unit = _visits(), {"unit": "pid", "max_rows_per_unit": 2, "schema": _VISITS}
+    frame, unit = _visits(), {"unit": "pid", "max_rows_per_unit": 2, "schema": SCHEMA}
     rows, persons = PrivacyAccountant(2.0), PrivacyAccountant(2.0, unit="pid")
     for accountant, more in (
         (rows, unit),
-        (persons, {"schema": _VISITS}),
+        (persons, {"schema": SCHEMA}),
         (PrivacyAccountant(2.0, unit="doctor"), unit),
     ):
         with pytest.raises(ValueError, match="guarantee the weaker of the two"):
@@ -744,7 +742,7 @@ def test_estimators_without_units_refuse_groups():
 def test_a_unit_survives_the_model_file_and_the_plan(tmp_path):
     import skdpgen
 
-    model = MomentSynthesizer(1.0, schema=_VISITS, unit=PrivacyUnit("pid", 2, weighting="units"))
+    model = MomentSynthesizer(1.0, schema=SCHEMA, unit=PrivacyUnit("pid", 2, weighting="units"))
     plan = model.plan(_visits())
     assert plan.unit == BoundedUnit("pid", 2, "units")
     assert "row_count" in plan.noise_multipliers

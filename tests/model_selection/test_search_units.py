@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from _noninterference import _short
+from _visits import SCHEMA, in_the_second_half, visits
 from sklearn.model_selection import GroupKFold, cross_validate
 
-from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyUnit, PrivateSearchCV, Schema
+from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyUnit, PrivateSearchCV
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit, UnitRelation
 from skdpgen.data import units
 from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning
 from skdpgen.model_selection import _folds, _planning, _private_search, _scoring
 from skdpgen.model_selection._folds import SearchRows
 from skdpgen.model_selection._scoring import bounded_score
-from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import check_noninterference
 from skdpgen.utils.noise import NoiseGenerator
 from skdpgen.utils.watching import watch_releases
 
-sys.path.append(str(Path(__file__).parents[1]))
-
-from _noninterference import _short
-
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
-VISITS = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
 UNIT = {"unit": "pid", "max_rows_per_unit": 2}
 GRID = {"n_components": [1, 2]}
 
@@ -37,15 +31,11 @@ MANY = [*[5, 1] * 12, 9]  # rows of the units: 96 % have no more than 5
 
 
 def _visits(n_units=300, sizes=(5, 1)):
-    """Every second person has five rows, the others one; or as `sizes` says."""
-    pid = np.repeat(np.arange(n_units), np.resize(sizes, n_units))
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"pid": pid, "a": rng.normal(size=len(pid)), "c": rng.choice(list("xyz"), len(pid))})
-    return frame.sample(frac=1, random_state=0, ignore_index=True)
+    return visits(n_units, sizes).sample(frac=1, random_state=0, ignore_index=True)
 
 
 def _search(estimator=None, **parameters):
-    estimator = MomentSynthesizer(schema=VISITS, target="c", **UNIT) if estimator is None else estimator
+    estimator = MomentSynthesizer(schema=SCHEMA, target="c", **UNIT) if estimator is None else estimator
     options = {"epsilon": 5.0, "score_bounds": (-10, 0), "runs": "logarithmic", "mean_runs": 1.5, **parameters}
     return PrivateSearchCV(estimator, **{"param_grid": GRID, **options})
 
@@ -73,7 +63,7 @@ def test_a_unit_is_in_the_fits_or_in_the_scores(monkeypatch, weighting, relation
     fits, scores = _seen(monkeypatch)
     frame = _visits()
     frame["a"] = frame["pid"] / 100 - 1.5  # tells whose row it is
-    estimator = MomentSynthesizer(schema=VISITS, target="c", unit=PrivacyUnit("pid", 2, weighting=weighting))
+    estimator = MomentSynthesizer(schema=SCHEMA, target="c", unit=PrivacyUnit("pid", 2, weighting=weighting))
     search = _search(estimator, neighboring=relation).fit(frame)
     whole = frame.groupby("pid").size()
     for (X, groups), scored in zip(fits, scores):
@@ -112,7 +102,7 @@ def test_a_search_learns_once_how_many_rows_of_a_unit_all_runs_use(monkeypatch, 
         complete(self, rows, plan, rng)
 
     monkeypatch.setattr(MomentSynthesizer, "_complete", _complete)
-    estimator = MomentSynthesizer(schema=VISITS, target="c", unit=PrivacyUnit("pid", weighting=weighting))
+    estimator = MomentSynthesizer(schema=SCHEMA, target="c", unit=PrivacyUnit("pid", weighting=weighting))
     search = _search(estimator, neighboring=relation)
     plan = search.plan(frame)
     trials = len(used)
@@ -180,11 +170,11 @@ def test_a_learned_number_that_weakens_the_protection_is_caught(monkeypatch, sab
 def test_a_search_without_a_run_has_the_learned_number_too(relation):
     frame = _visits(3000)
     search = _search(
-        MomentSynthesizer(schema=VISITS, target="c", unit="pid"), epsilon=np.inf, neighboring=relation
+        MomentSynthesizer(schema=SCHEMA, target="c", unit="pid"), epsilon=np.inf, neighboring=relation
     ).fit(frame)
     assert search.max_rows_per_unit_ == 5
     for _ in range(20):
-        search = _search(MomentSynthesizer(schema=VISITS, target="c", unit="pid"), runs="poisson", mean_runs=1.0)
+        search = _search(MomentSynthesizer(schema=SCHEMA, target="c", unit="pid"), runs="poisson", mean_runs=1.0)
         search.fit(frame)
         if not np.isfinite(search.best_score_):
             break
@@ -194,7 +184,7 @@ def test_a_search_without_a_run_has_the_learned_number_too(relation):
 
 def test_units_are_held_out_independently_of_all_others_and_as_often_as_rows_are():
     frame = _visits(4000)
-    estimator = MomentSynthesizer(schema=VISITS, **UNIT)
+    estimator = MomentSynthesizer(schema=SCHEMA, **UNIT)
     rows = SearchRows(estimator, frame, None, None, BoundedUnit("pid", 2))
     held = rows.split(0.2, NoiseGenerator("seeded", seed=0))
     assert rows.n_units == 4000
@@ -209,7 +199,7 @@ def test_units_are_held_out_independently_of_all_others_and_as_often_as_rows_are
 def test_rows_without_an_identifier_are_units_of_their_own():
     frame = _visits(20).astype({"pid": "Int64"})
     frame.loc[:4, "pid"] = pd.NA
-    own = MomentSynthesizer(schema=VISITS, unit=PrivacyUnit("pid", 2, missing="own"))
+    own = MomentSynthesizer(schema=SCHEMA, unit=PrivacyUnit("pid", 2, missing="own"))
     rows = SearchRows(own, frame, None, None, BoundedUnit("pid", 2))
     assert rows.n_units == frame["pid"].nunique() + 5
     _search(own).plan(frame)
@@ -258,7 +248,7 @@ def test_folds_of_groups_keep_a_unit_together_in_cross_validation():
     frame = _visits(60)
     with pytest.warns(PrivacyLeakWarning):
         scores = cross_validate(
-            MomentSynthesizer(50.0, schema=VISITS, **UNIT), frame, groups=frame["pid"], cv=GroupKFold(3)
+            MomentSynthesizer(50.0, schema=SCHEMA, **UNIT), frame, groups=frame["pid"], cv=GroupKFold(3)
         )
     assert np.isfinite(scores["test_score"]).all()
 
@@ -308,13 +298,8 @@ def _people():
     return sets
 
 
-def _in_the_second_half(others, joining):
-    """A person who joins draws a fold last, so that the draws of the others stay theirs."""
-    return np.insert(others, np.linspace(len(others) // 2 + 1, len(others), len(joining)).astype(int), joining)
-
-
 def _check(monkeypatch, weighting, relation, most=3):
-    monkeypatch.setattr("skdpgen.testing._noninterference._among", _in_the_second_half)
+    monkeypatch.setattr("skdpgen.testing._noninterference._among", in_the_second_half)
     many, few, joining = _people()
     with _short():
         pca = DPPCA(2, bounds=(-5, 60), unit=PrivacyUnit("pid", most, weighting=weighting))

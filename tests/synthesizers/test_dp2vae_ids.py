@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from _flat import make_flat
+from _sabotage import Claim, assert_caught
 
 from skdpgen import DP2VAESynthesizer, PrivacyAccountant
 from skdpgen.dpsgd import _subsets as subsets
 from skdpgen.dpsgd._subsets import hash_subsets
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.utils.noise import make_noise_generator
-
-sys.path.append(str(Path(__file__).parents[1]))
-
-from _sabotage import Claim, assert_caught
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 SMALL = {"n_subsets": 20, "pretrain_steps": 2, "steps": 3, "n_components": 2, "random_state": 0, "warm_start_steps": 0}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from _flat import make_flat
+from _noninterference import _short
+from _visits import SCHEMA, in_the_second_half, visits
 from scipy import stats
 
 import skdpgen
-from skdpgen import DP2VAESynthesizer, PrivacyUnit, Schema
+from skdpgen import DP2VAESynthesizer, PrivacyUnit
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit
 from skdpgen.accounting import PrivacyAccountant, Receipt
 from skdpgen.data.units import UnitSource
@@ -22,25 +22,12 @@ from skdpgen.dpsgd import _subsets
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.nn import _dp2vae_training
 from skdpgen.synthesizers import _dp2vae_model
-from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import check_noninterference
 
-sys.path.append(str(Path(__file__).parents[1]))
-
-from _noninterference import _short
-
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
-VISITS = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
 UNIT = {"unit": "pid", "max_rows_per_unit": 2}
 SMALL = {"n_subsets": 20, "pretrain_steps": 1, "steps": 2, "n_components": 2, "batch_size": 4, "random_state": 0}
 STARTS = {"moments": {"warm_start_steps": 1}, "random": {"warm_start_steps": 0}}
-
-
-def _visits(n_units=500):
-    """Every second person has five rows, the others one: of at most two, 3 rows for 2 persons are used."""
-    pid = np.repeat(np.arange(n_units), np.resize([5, 1], n_units))
-    rng = np.random.default_rng(0)
-    return pd.DataFrame({"pid": pid, "a": rng.normal(size=len(pid)), "c": rng.choice(list("xyz"), len(pid))})
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -48,37 +35,37 @@ def _visits(n_units=500):
 def test_a_decoder_is_trained_by_units_on_released_numbers_alone(monkeypatch, start, weighting, neighboring):
     plans, cover = [], Receipt.cover
     monkeypatch.setattr(Receipt, "cover", lambda receipt, plan: plans.append(plan) or cover(receipt, plan))
-    how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": neighboring, "target": "c", "schema": VISITS}
-    synth = make_flat(DP2VAESynthesizer, 50.0, **SMALL, **STARTS[start], **{**UNIT, **how}).fit(_visits())
+    how = {"unit": PrivacyUnit("pid", weighting=weighting), "neighboring": neighboring, "target": "c", "schema": SCHEMA}
+    synth = make_flat(DP2VAESynthesizer, 50.0, **SMALL, **STARTS[start], **{**UNIT, **how}).fit(visits())
     assert [plan.unit for plan in plans] == [BoundedUnit("pid", 2, weighting)]
     assert synth.row_count_ == pytest.approx(750, abs=30)
     assert synth.row_count_ != 750  # private under both relations
     assert synth.card_["unit"].startswith("all rows of one pid, at most 2")
     assert [charge.unit for charge in synth.accountant_.charges] == ["pid"]
     assert list(synth.sample(3).columns) == ["a", "c"]
-    assert np.isfinite(synth.score(_visits()[:20]))
+    assert np.isfinite(synth.score(visits()[:20]))
 
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_the_number_of_rows_is_released_once(monkeypatch, start, weighting):
-    how = {"schema": VISITS, **SMALL, **STARTS[start], **UNIT, "unit": PrivacyUnit("pid", weighting=weighting)}
+    how = {"schema": SCHEMA, **SMALL, **STARTS[start], **UNIT, "unit": PrivacyUnit("pid", weighting=weighting)}
     made, shipped = [], UnitSource.row_count
     monkeypatch.setattr(UnitSource, "row_count", lambda source: made.append(source) or shipped(source))
     synth = make_flat(DP2VAESynthesizer, 50.0, **how)
-    labels = [phase.label for phase in synth.plan(_visits()).phases]
-    synth.fit(_visits())
+    labels = [phase.label for phase in synth.plan(visits()).phases]
+    synth.fit(visits())
     assert labels.count("row_count") == len(made) == (weighting == "units")
 
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_arrays_are_trained_on_by_units(start, weighting):
-    visits = _visits()
-    X = np.column_stack([visits["a"], visits["a"] ** 2])
+    table = visits()
+    X = np.column_stack([table["a"], table["a"] ** 2])
     how = {"bounds": (-20, 20), "classes": list("xyz"), "unit": PrivacyUnit("pid", weighting=weighting)}
     synth = make_flat(DP2VAESynthesizer, 50.0, **SMALL, **STARTS[start], **{**UNIT, **how})
-    synth.fit(X, visits["c"].to_numpy(), groups=visits["pid"])
+    synth.fit(X, table["c"].to_numpy(), groups=table["pid"])
     assert synth.row_count_ == pytest.approx(750, abs=40)
     X, y = synth.sample(5)
     assert X.shape == (5, 2)
@@ -100,7 +87,7 @@ def test_all_rows_of_a_unit_lie_in_one_subset(monkeypatch, weighting):
         _subsets, "assign_subsets", lambda *args, units: kept.append(units) or assign(*args, units=units)
     )
     how = {**UNIT, "unit": PrivacyUnit("pid", weighting=weighting)}
-    make_flat(DP2VAESynthesizer, 50.0, schema=VISITS, **SMALL, **STARTS["random"], **how).fit(_visits())
+    make_flat(DP2VAESynthesizer, 50.0, schema=SCHEMA, **SMALL, **STARTS["random"], **how).fit(visits())
     ((subsets, units),), (codes,) = seen, kept
     assert len(subsets) == len(codes) == 750
     of_unit = pd.Series(subsets).groupby(codes)
@@ -122,10 +109,10 @@ def test_all_rows_of_a_unit_lie_in_one_subset(monkeypatch, weighting):
 def test_what_does_not_fit_units_is_refused_before_the_charge(parameters, match):
     accountant = PrivacyAccountant(1.0, unit="pid")
     synth = make_flat(DP2VAESynthesizer, accountant=accountant, **{**SMALL, **UNIT, **parameters})
-    visits = _visits().assign(who=lambda f: np.random.default_rng(1).permutation(10**6)[: len(f)])
+    table = visits().assign(who=lambda f: np.random.default_rng(1).permutation(10**6)[: len(f)])
     for call in (synth.fit, synth.plan):
         with pytest.raises(ValueError, match=match):
-            call(visits)
+            call(table)
     assert not accountant.entries
 
 
@@ -137,7 +124,7 @@ def test_the_warning_of_empty_subsets_counts_units_where_they_are_counted():
 
 
 def test_a_model_by_units_survives_its_file(tmp_path):
-    synth = make_flat(DP2VAESynthesizer, 50.0, schema=VISITS, **SMALL, **STARTS["random"], **UNIT).fit(_visits())
+    synth = make_flat(DP2VAESynthesizer, 50.0, schema=SCHEMA, **SMALL, **STARTS["random"], **UNIT).fit(visits())
     synth.save(tmp_path / "m.safetensors")
     loaded = skdpgen.load(tmp_path / "m.safetensors")
     assert loaded.card_ == synth.card_
@@ -162,13 +149,8 @@ def _people(array):
     return sets
 
 
-def _in_the_second_half(others, joining):
-    """A person who joins draws last, so that the draws of the others stay theirs."""
-    return np.insert(others, np.linspace(len(others) // 2 + 1, len(others), len(joining)).astype(int), joining)
-
-
 def _check(monkeypatch, array, n_subsets=5, **parameters):
-    monkeypatch.setattr("skdpgen.testing._noninterference._among", _in_the_second_half)
+    monkeypatch.setattr("skdpgen.testing._noninterference._among", in_the_second_half)
     own = {} if array else {"unit": "pid"}
     many, few, joining = _people(array)
     with _short():

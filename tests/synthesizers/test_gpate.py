@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from _claims import RELATIONS
+from _claims import RELATIONS, assert_refused_before_the_charge
+from _fits import votes_are_one_release_a_step
 from sklearn.datasets import load_digits
 
 from skdpgen import GPATESynthesizer, PrivacyAccountant
-from skdpgen.accounting import Receipt, describe_event, epsilon_pld, gaussian_event
-from skdpgen.dpsgd import GradientNoise
 
 FITTED = ("arrays, histograms", "arrays, histograms, replace_one", "frame, histograms", "frame, histograms of units")
 FAST = {
@@ -25,27 +24,8 @@ def made(epsilon=3.0, **parameters):
 
 
 def all_rows_of_a_step_are_one_release(relation):
-    """The noise is for sqrt(2 p m), whatever the votes are, and is charged as a Gaussian one, without amplification."""
-    plans, released, cover, shipped = [], [], Receipt.cover, GradientNoise.release
-
-    def release(noise, bounded, *rest, **options):
-        released.append(noise.noise_multiplier * bounded.add_or_remove_one)
-        assert bounded.value[0].shape == (10, 3, 4)
-        return shipped(noise, bounded, *rest, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Receipt, "cover", lambda receipt, plan: plans.append(plan) or cover(receipt, plan))
-        patch.setattr(GradientNoise, "release", release)
-        synth = made(neighboring=relation).fit(X, Y)
-    (plan,), (charge,) = plans, synth.accountant_.charges
-    counts, votes = describe_event(charge.event)
-    assert (counts["mechanism"], counts["count"]) == ("gaussian", 1)
-    assert (votes["mechanism"], votes["sampling_rate"], votes["count"]) == ("gaussian", None, 3)
-    expected = np.sqrt(2 * 3 * 10) * votes["noise_multiplier"]
-    assert plan.noise_std == pytest.approx(expected)
-    assert released == pytest.approx([expected] * 3)
-    alone = gaussian_event(votes["noise_multiplier"], 3)
-    assert 0.9 * 3 < epsilon_pld(alone, 1e-5, relation) < synth.card_["fit"]["epsilon"] <= 3.0
+    """The noise is for sqrt(2 p m)."""
+    votes_are_one_release_a_step(made(neighboring=relation), (X, Y), (10, 3, 4), np.sqrt(2 * 3 * 10))
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -70,10 +50,7 @@ def test_all_rows_of_a_step_are_one_release(relation):
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_the_charge(parameters, match):
-    accountant = PrivacyAccountant(1.0)
-    with pytest.raises(ValueError, match=match):
-        made(None, accountant=accountant, **parameters).fit(X, Y)
-    assert not accountant.entries
+    assert_refused_before_the_charge(made(None, **parameters), match, X, Y)
 
 
 def noise_too_large_for_votes_is_refused_before_the_charge():

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from _claims import RELATIONS
+from _claims import RELATIONS, assert_refused_before_the_charge
 from _fits import (
     FRAME,
     a_category_of_one_record_is_not_told,
@@ -20,7 +20,7 @@ from _fits import (
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from skdpgen import PATEGANSynthesizer, PrivacyAccountant, PrivacyUnit, load
+from skdpgen import PATEGANSynthesizer, PrivacyUnit, load
 from skdpgen._types import BoundedUnit, UnitRelation
 from skdpgen.accounting import describe_event, epsilon_pld, gaussian_event
 from skdpgen.mechanisms import add_gaussian, count_votes
@@ -363,10 +363,7 @@ def test_a_model_file_gives_the_same_rows(tmp_path, kind):
     ],
 )
 def test_what_cannot_be_is_refused_before_the_charge(parameters, match):
-    accountant = PrivacyAccountant(2.0)
-    with pytest.raises(ValueError, match=match):
-        made(None, accountant=accountant, **parameters).fit(X, Y)
-    assert not accountant.entries
+    assert_refused_before_the_charge(made(None, **parameters), match, X, Y)
 
 
 @pytest.mark.parametrize("target", [None, "code"])

@@ -52,7 +52,6 @@ PERSONS = RNG.integers(0, 25, N)
 FRAME = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": np.where(Y, "yes", "no")})
 # steps of every record are priced in closed form, where a rate below 1 would take a second
 TRAINED = {"epsilon": 20.0, "steps": STEPS, "sampling_rate": 1.0, "n_components": 2}
-VAE = {**TRAINED, "net__module__n_hidden": 5}
 SUBSETS = {
     **{"epsilon": 20.0, "steps": STEPS, "n_subsets": 5, "subsets_per_step": 5, "pretrain_steps": 2},
     "n_components": 2,

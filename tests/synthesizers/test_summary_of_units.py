@@ -6,15 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from _flat import make_flat
+from _visits import SCHEMA
 
 import skdpgen
-from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyUnit, Schema
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyUnit
 from skdpgen.accounting import BudgetPlan
 from skdpgen.exceptions import PrivacyLeakWarning
-from skdpgen.tabular import Categorical, Numeric
 
 UNIT = {"unit": PrivacyUnit("pid", 4, weighting="units")}
-SCHEMA = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
 
 
 def _visits(n_units=1000):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from _flat import make_flat
+from _visits import SCHEMA, visits
 
 from skdpgen import (
     DPCGANSynthesizer,
@@ -15,15 +15,12 @@ from skdpgen import (
     P3GMSynthesizer,
     PrivacyUnit,
     PriVAESynthesizer,
-    Schema,
 )
 from skdpgen._parameters import flat_parameters
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit
 from skdpgen.accounting import PrivacyAccountant, Receipt
 from skdpgen.nn import DPNet, P3GMModule, PartitionedVAEModule, PriVAEModule, TableRefinementModule
-from skdpgen.tabular import Categorical, Numeric
 
-_VISITS = Schema([Numeric("a", (-4, 4)), Categorical("c", ("x", "y", "z"))])
 _UNIT = {"unit": "pid", "max_rows_per_unit": 2}
 _STEPS = {"sampling_rate": 0.1, "steps": 3}
 _WHOLE = {"decoder": "net", "warm_start_steps": 1, **_STEPS, "net": DPNet(P3GMModule, module__n_hidden=4)}
@@ -45,27 +42,20 @@ MODELS = {
 }
 
 
-def _visits(n_units=500):
-    """Every second person has five rows, the others one: of at most two, 3 rows for 2 persons are used."""
-    pid = np.repeat(np.arange(n_units), np.resize([5, 1], n_units))
-    rng = np.random.default_rng(0)
-    return pd.DataFrame({"pid": pid, "a": rng.normal(size=len(pid)), "c": rng.choice(list("xyz"), len(pid))})
-
-
 def _fit(monkeypatch, name, *, array=False, **parameters):
     """A fitted model, and the plan of its training."""
     plans, cover = [], Receipt.cover
     monkeypatch.setattr(Receipt, "cover", lambda receipt, plan: plans.append(plan) or cover(receipt, plan))
     estimator, own = MODELS[name]
-    synth, visits = (
+    synth, table = (
         make_flat(estimator, **{"epsilon": 50.0, "random_state": 0, **_UNIT, **own, **parameters}),
-        _visits(),
+        visits(),
     )
     if array:
-        X = np.column_stack([visits["a"], visits["a"] ** 2])
-        synth.set_params(target=None, schema=None).fit(X, visits["c"].to_numpy(), groups=visits["pid"])
+        X = np.column_stack([table["a"], table["a"] ** 2])
+        synth.set_params(target=None, schema=None).fit(X, table["c"].to_numpy(), groups=table["pid"])
     else:
-        synth.fit(visits)
+        synth.fit(table)
     (plan,) = plans
     return synth, plan
 
@@ -77,7 +67,7 @@ def test_a_network_is_trained_by_units_on_released_numbers_alone(monkeypatch, na
         "unit": PrivacyUnit("pid", weighting=weighting),
         "neighboring": neighboring,
         "target": "c",
-        "schema": _VISITS,
+        "schema": SCHEMA,
     }
     synth, plan = _fit(monkeypatch, name, **how)
     assert plan.unit == BoundedUnit("pid", 2, weighting)
@@ -89,7 +79,7 @@ def test_a_network_is_trained_by_units_on_released_numbers_alone(monkeypatch, na
     assert synth.card_["unit"].startswith("all rows of one pid, at most 2")
     assert synth.accountant_.charges[0].unit == "pid"
     assert list(synth.sample(3).columns) == ["a", "c"]
-    assert not hasattr(synth, "score") or np.isfinite(synth.score(_visits()[:20]))
+    assert not hasattr(synth, "score") or np.isfinite(synth.score(visits()[:20]))
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "P3GM that refines"])
@@ -134,5 +124,5 @@ def test_what_needs_the_number_of_rows_is_refused_before_the_charge(name, parame
     synth = make_flat(estimator, accountant=accountant, **{**own, **_UNIT, **parameters})
     for call in (synth.fit, synth.plan):
         with pytest.raises(ValueError, match=match):
-            call(_visits())
+            call(visits())
     assert not accountant.entries
