@@ -28,7 +28,6 @@ from ._budget import (
     MomentSettings,
     Network,
     Training,
-    check_device,
     moment_split,
     paper_settings,
     resolve_sampling,
@@ -297,8 +296,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
             features = given if isinstance(given, ImageFeatures) else ImageFeatures()
         model = _settings(parameters, self._seed(), refines, features)
         if model.decoder is not None:
-            sizes = {name: parameters[name] for name in ("batch_size", "epochs")}
-            training = resolve_sampling(model.decoder.training, len(rows), self._relation(accountant), **sizes)
+            training = resolve_sampling(model.decoder.training, len(rows), self._relation(accountant), **parameters)
             model = replace(model, decoder=replace(model.decoder, training=training))
         model, plan = self._plan(rows, model, accountant, split=split)
         if model.decoder is not None:
@@ -641,10 +639,7 @@ def _check_decoder(decoder, rows, model, *, cells):
     cells : bool
         Whether the classes of images may have sub-clusters.
     """
-    from ..nn._dp_net import check_template
-
-    check_template(decoder.network.template)
-    check_device(decoder.network.device)
+    decoder.network.check()
     n_features, n_latent, exact = rows.network_shape(model.n_components)
     if not decoder.refines:
         _check_network(decoder, n_features, n_latent, exact)
