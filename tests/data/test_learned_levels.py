@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from _claims import RELATIONS
 
-from skdpgen import DPSGD, DPVAESynthesizer, MomentSynthesizer, P3GMSynthesizer, load
+from skdpgen import DPSGD, DPVAESynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyUnit, load
 from skdpgen.data import frames
 from skdpgen.data.level_groups import _clusters, bytes_of_profiles, most_learned, noise_with_levels
 from skdpgen.exceptions import UtilityWarning
@@ -173,6 +173,20 @@ def test_nothing_but_the_releases_decides_which_columns_have_groups(relation):
         patch.setitem(fit_tables.__kwdefaults__, "n_iter", 2)
         assert _groups(_fit(many, 200.0, neighboring=relation)[0])  # there are more than there is room for
         check_noninterference(model, (many,), (few,), rows=(joining,))
+
+
+@pytest.mark.parametrize("weighting", ["rows", "units"])
+def test_units_and_chunks_have_groups_too(monkeypatch, weighting):
+    monkeypatch.setattr(frames, "_ROOM", ((16, 6),))
+    monkeypatch.setitem(fit_tables.__kwdefaults__, "n_iter", 2)
+    parts = [_rows(200, 15).assign(person=np.arange(200) // 4), _rows(60, 5, "d").assign(person=1000 + np.arange(60))]
+    joining = pd.DataFrame({"code": ["new", "c001"], "age": [5, 90], "sick": ["no", "yes"], "person": [-7, -7]})
+    model = MomentSynthesizer(900.0, target="sick", unit=PrivacyUnit("person", 3, weighting=weighting))
+    chunks = [parts[0].head(80), parts[0].tail(120)]
+    synth, watch = _fit(chunks, 900.0, unit=model.unit)
+    assert _groups(synth)["code"].n_groups == 8
+    assert len(_profiles(watch, synth.plan(chunks).noise_multipliers)) == 1
+    check_noninterference(model, (parts[0],), (parts[1],), rows=(joining,))
 
 
 def test_models_without_moments_and_targets_keep_what_there_is_room_for(monkeypatch):
