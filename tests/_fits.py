@@ -183,6 +183,11 @@ FITS = {
     "frame, category": lambda: (P3GMSynthesizer(), _CATEGORY, pd.Series(Y, name="label", dtype="category")),
     "frame, levels": lambda: (P3GMSynthesizer(schema=_levels(), target="work"), FRAME[["work", "age"]]),
     "frame, grouped levels": lambda: (MomentSynthesizer(schema=_codes(), target="age"), FRAME[["work", "dose", "age"]]),
+    "frame, learned levels": lambda: (MomentSynthesizer(150.0, target="age"), _many_codes()),
+    "frame, learned levels, replace_one": lambda: (
+        P3GMSynthesizer(150.0, target="age", neighboring="replace_one"),
+        _many_codes(),
+    ),
     "frame, net": lambda: (make_flat(P3GMSynthesizer, net=_net(), **_DEEP), FRAME, Y),
     "frame, net by class": lambda: (
         make_flat(P3GMSynthesizer, net=_net(), **{**_DEEP, "prior": "auto"}, target="job"),
@@ -289,6 +294,11 @@ def _codes():
     """So many declared categories that the column is modelled by groups of them."""
     codes = ("BAKER", "NURSE", "PILOT", *(f"code {i}" for i in range(140)))
     return Schema([Categorical("work", codes), Numeric("dose", (-5, 5)), Categorical("age", ("new", "old"))])
+
+
+def _many_codes():
+    """A column of so many categories, none of them declared, that it is modelled by groups of them."""
+    return FRAME[["dose", "age"]].assign(work=[f"code {i % 233}" for i in range(N)])
 
 
 def _fit(name, audit=None):

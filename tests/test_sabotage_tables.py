@@ -5,6 +5,7 @@ from __future__ import annotations
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_hidden_categories as hidden
+import test_learned_levels as many
 import test_level_groups as grouped
 import test_moment as moments
 import test_one_hot
@@ -16,7 +17,7 @@ from _fits import ledger_is_what_ran, nothing_private_is_kept
 from _sabotage import Claim, assert_caught, before, mutant_ids
 
 from skdpgen.data import frames as _frames
-from skdpgen.data.level_groups import LevelProfiles
+from skdpgen.data.level_groups import LevelProfiles, noise_with_levels
 from skdpgen.data.sources import ChunkSource, add_sums
 from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
 from skdpgen.mechanisms._one_hot import one_hot_moments
@@ -36,6 +37,9 @@ TRIPLES = {
 }
 PROFILES = {r: Claim(grouped.test_sensitivity_of_profiles_is_attained_and_not_exceeded, r, ("sick",)) for r in (AR, RO)}
 PROFILES_LEDGER = Claim(ledger_is_what_ran, "frame, grouped levels")
+LEARNED_LEDGER = Claim(ledger_is_what_ran, "frame, learned levels")
+DIVIDED = Claim(many.test_both_parts_cost_what_is_charged_and_never_more, 17.3)
+MANY_FOLLOW = Claim(many.test_nothing_but_the_releases_decides_which_columns_have_groups, "add_or_remove_one")
 TRIPLES_LEDGER = Claim(ledger_is_what_ran, "frame, triples")
 LOOKS = Claim(looks.test_rare_categories_are_found_and_every_column_keeps_those_of_the_first_look)
 RANGES_LEFT = Claim(ranges.test_the_ledger_and_the_queries_agree)
@@ -248,6 +252,32 @@ MUTANTS = [
         (
             _frames.FrameRows._grouped,
             ("$noisy, $sd = _release($rest)", "_release($rest)\n$noisy, $sd = _release($rest)"),
+        ),
+    ),
+    (
+        "profiles of learned columns beside the whole charge of the moments",
+        [LEARNED_LEDGER],
+        (_frame_model.fit_frame_model, ("noise_with_levels($noise, $codec.encoder.groups_)", "$noise")),
+    ),
+    (
+        "profiles of learned columns at the noise of the whole charge",
+        [LEARNED_LEDGER, DIVIDED],
+        (noise_with_levels, ("$whole / _SHARE_OF_MOMENTS**0.5", "$whole")),
+    ),
+    (
+        "parts of a charge that are rounded down",
+        [DIVIDED],
+        (noise_with_levels, ("1 + _ROUNDING", "1 - _ROUNDING")),
+    ),
+    (
+        "groups where the rows have many categories",
+        [MANY_FOLLOW],
+        (
+            _frames.FrameRows.learn,
+            (
+                "len($schema[$n].categories) > $self.most_categories",
+                "$self.frame[$n].nunique() > $self.most_categories",
+            ),
         ),
     ),
     (

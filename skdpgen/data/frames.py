@@ -49,7 +49,15 @@ from ..utils.printing import listed
 from ..utils.validation import Interval, check_row_count, is_extension, physical_memory, python_value
 from .frame_codec import FrameCodec
 from .labels import is_numeric_target
-from .level_groups import MOST_GROUPS, LevelProfiles, bytes_of_profiles, grouped_columns, groups_above_noise
+from .level_groups import (
+    MOST_GROUPS,
+    LevelProfiles,
+    bytes_of_profiles,
+    grouped_columns,
+    groups_above_noise,
+    most_learned,
+    noise_with_levels,
+)
 from .rows_per_unit import max_rows_phases, row_count_phases
 from .scores import score_moments
 from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
@@ -183,6 +191,10 @@ class FrameRows:
             raise InvalidInputError("the frame has no column except the target: add columns to model")
         self.grouped = grouped_columns(schema, targets)
         self.most_bins, self.most_categories = _room(schema, targets)
+        self.learned = tuple(
+            c.name for c in schema.columns if isinstance(c, Categorical) and not c.complete and c.name not in targets
+        )
+        self.most_learned = most_learned(len(self.learned), len(schema), self.most_categories)
         checked = functools.partial(
             _checked,
             schema=table,
@@ -349,7 +361,8 @@ class FrameRows:
             As they were charged.
         tables : bool, default=False
             Whether tables are released. Two-way tables have the most bins: their fine differences get a small part of
-            the budget (see `residual_plan`), and coarse ones are not noisier for it.
+            the budget (see `residual_plan`), and coarse ones are not noisier for it. And their charge covers `levels`
+            of columns of many learned categories, where there is no other charge (see `noise_with_levels`).
         scores : bool, default=False
             Whether the model may be one of scores where the noise hides two-way tables. More bins then cost nothing.
 
@@ -363,10 +376,17 @@ class FrameRows:
             Labels of charged releases that nothing was asked of: the moments are released once more instead.
         """
         schema, source, unspent = self.schema, self.source, ()
+        has_groups = tables or "levels" in noise_multipliers
         if not schema.complete:
-            schema, unspent = self._learn_schema(noise_multipliers, extra_delta, rng, neighboring)
+            most = dict.fromkeys(schema.incomplete, self.most_categories)
+            if has_groups:
+                most.update(dict.fromkeys(self.learned, self.most_learned))
+            schema, unspent = self._learn_schema(noise_multipliers, extra_delta, most, rng, neighboring)
         if self.construction is not None:
             schema = self.construction.settled(schema)
+        # more learned categories than there is room for, which released names alone decide
+        many = tuple(n for n in self.learned if len(schema[n].categories) > self.most_categories)
+        noise_multipliers = noise_with_levels(noise_multipliers, (*self.grouped, *many))
         if "rows" in noise_multipliers:
             rows = source.reduce(_count_rows, add_sums)
             row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])
@@ -386,12 +406,12 @@ class FrameRows:
             if prefers_scores(row_count, n_blocks, classes, noise_of_tables, n_bins, learned, len(numbers)):
                 seen = None
         visible = correlation_over_noise(row_count, n_blocks, classes, noise_of_tables)
-        groups = self._grouped(schema, binnings, visible, noise_multipliers, rng, neighboring)
+        groups = self._grouped(schema, many, binnings, visible, noise_multipliers, rng, neighboring)
         encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
         facts = {"keys": self.keys, "learned": self.schema.incomplete, "construction": self.construction}
         return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), seen, unspent
 
-    def _learn_schema(self, noise_multipliers, extra_delta, rng, neighboring):
+    def _learn_schema(self, noise_multipliers, extra_delta, most, rng, neighboring):
         """Release what the schema does not declare; return the complete schema, and `unspent` of `learn`.
 
         There may be second releases. One is of the columns alone that hide many rows in rare categories: fewer columns
@@ -400,7 +420,7 @@ class FrameRows:
         """
         schema, unspent, unit = self.schema, [], unit_of(neighboring)
         twice = "categories" in noise_multipliers
-        terms = (extra_delta / 2 if twice else extra_delta, self.most_categories)
+        terms = (extra_delta / 2 if twice else extra_delta, most)
         values = None if self.construction is None else self.construction.set_values()
         counts = self.source.reduce(self._of_seen(schema_histogram, schema), _merge_histograms)
         noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
@@ -411,7 +431,7 @@ class FrameRows:
             counts = self.source.reduce(query, _merge_histograms)
             noisy, sd = _release(counts.query, noise_multipliers["categories"], rng, neighboring)
             second = schema_from_histogram(noisy, counts, sd, *terms, unit=unit)
-            learned = joined_categories(learned, second, columns, self.most_categories)
+            learned = joined_categories(learned, second, columns, most)
         elif twice:
             unspent.append("categories")
         if "ranges" in noise_multipliers and far:
@@ -423,14 +443,15 @@ class FrameRows:
             unspent.append("ranges")
         return learned, tuple(unspent)
 
-    def _grouped(self, schema, binnings, visible, noise_multipliers, rng, neighboring):
-        """Groups of the levels of the columns of many categories, from their release."""
-        if not self.grouped:
+    def _grouped(self, schema, many, binnings, visible, noise_multipliers, rng, neighboring):
+        """Groups of the levels of the columns of many declared or learned categories, from their release."""
+        columns = (*self.grouped, *many)
+        if not columns:
             return {}
-        profiles = LevelProfiles(schema, binnings, self.grouped, self._targets)
+        profiles = LevelProfiles(schema, binnings, columns, self._targets)
         query = functools.partial(_profiles, profiles=profiles, construction=self.construction)
         noisy, sd = _release(self.source.reduce(query, add_sums), noise_multipliers["levels"], rng, neighboring)
-        return profiles.groups(noisy, sd, groups_above_noise(visible))
+        return profiles.groups(noisy, sd, groups_above_noise(visible), dict.fromkeys(many, self.most_categories))
 
     def follow(self, codec):
         """Nothing to do: frames are encoded by their codec, released now or before, without a change to the rows."""

@@ -1,10 +1,13 @@
 """Columns of many categories: their released profiles, and the groups of categories that are made of these.
 
-Tables of two columns with thousands of categories are noise in the main. So a column of many declared categories is
-modelled by groups of them: two-way tables are those of the groups, and the categories of a group follow their own
-counts. One release, `levels`, counts for each such column its categories, and each category together with a few cells
-of every other column: its profile. The groups join categories of similar profile, as far as it exceeds the noise.
-Everything after the release is a function of it and of public facts.
+Tables of two columns with thousands of categories are noise in the main. So a column of many categories is modelled by
+groups of them: two-way tables are those of the groups, and the categories of a group follow their own counts. One
+release, `levels`, counts for each such column its categories, and each category together with a few cells of every
+other column: its profile. The groups join categories of similar profile, as far as it exceeds the noise. Everything
+after the release is a function of it and of public facts.
+
+Of columns of many declared categories, `levels` is a phase of the plan. How many categories a fit will learn is not
+public before it, so learned ones have no phase: the charge of the moments covers them (see `noise_with_levels`).
 """
 
 from __future__ import annotations
@@ -27,9 +30,12 @@ __all__ = [
     "error_of_a_level",
     "grouped_columns",
     "groups_above_noise",
+    "most_learned",
+    "noise_with_levels",
 ]
 
-# Declared categories of a column above which it is modelled by groups, and the most and fewest groups.
+# Declared categories of a column above which it is modelled by groups, and the most and fewest groups. Of learned ones
+# the table has room for a number of them (see `frames._room`), above which there are so many groups.
 GROUPED_ABOVE, MOST_GROUPS, _FEWEST_GROUPS = 128, 128, 8
 # Most cells of another column in a profile.
 _CELLS = 8
@@ -41,6 +47,12 @@ _DIRECTIONS, _SIZES, _STEPS_OF_SIZES = 12, 80, 200
 _LEAST_NOISE, _RARE = 0.5, 0.02
 # Copies of the counts that a fit holds at its peak.
 _COPIES = 6
+# Most learned categories of a column that is modelled by groups, and the memory that the profiles of all such columns
+# may take.
+_MOST_LEARNED, _MOST_BYTES = 10_000, 1 << 30
+# Share of the charge of the moments that is for `levels` of learned columns, and by how much the noise of both parts
+# is rounded up, so that they never cost more than the charge.
+_SHARE_OF_MOMENTS, _ROUNDING = 0.125, 1e-12
 
 
 def groups_above_noise(ratio):
@@ -58,6 +70,44 @@ def grouped_columns(schema, targets):
         and column.name not in targets
         and len(column.categories) > GROUPED_ABOVE
     )
+
+
+def most_learned(n_learned, n_columns, room):
+    """Most learned categories of a column beside the target, from public facts alone.
+
+    Parameters
+    ----------
+    n_learned, n_columns : int
+        Columns of categories that are learned, beside the target, and all columns.
+    room : int
+        Most categories of a column without groups, which are as many as it has at least.
+    """
+    fitting = _MOST_BYTES // (max(n_learned, 1) * bytes_of_profiles([1], n_columns))
+    return max(room, min(fitting, _MOST_LEARNED))
+
+
+def noise_with_levels(noise_multipliers, grouped):
+    """Noise multipliers of a fit in which the charge of the moments covers `levels` too, where that has none.
+
+    Gaussian releases with noise multipliers z / sqrt(s) and z / sqrt(1 - s) compose to exactly one with z, whatever the
+    second one asks after the first. So the charge of the moments covers both, and released values may decide on it.
+
+    Parameters
+    ----------
+    noise_multipliers : mapping of str to float
+        As they were charged.
+    grouped : collection of column names
+        Of columns that are modelled by groups; empty for none.
+
+    Returns
+    -------
+    mapping of str to float
+    """
+    if not grouped or "levels" in noise_multipliers:
+        return noise_multipliers
+    whole = noise_multipliers["moments"] * (1 + _ROUNDING)
+    levels, moments = whole / _SHARE_OF_MOMENTS**0.5, whole / (1 - _SHARE_OF_MOMENTS) ** 0.5
+    return {**noise_multipliers, "levels": levels, "moments": moments}
 
 
 def bytes_of_profiles(sizes, n_columns):
@@ -131,7 +181,7 @@ class LevelProfiles:
             cells.append(codes[name] * (self._cells[other].max() + 1) + self._cells[other][codes[other]])
         return joint_histogram(cells, self._sizes, self.weights, unit_sizes)
 
-    def groups(self, noisy, noise_sd, most=MOST_GROUPS):
+    def groups(self, noisy, noise_sd, most=MOST_GROUPS, room=None):
         """Form groups from the released counts.
 
         Parameters
@@ -141,6 +191,9 @@ class LevelProfiles:
         noise_sd : float
             Standard deviation of the noise on a count of weight 1.
         most : int
+            Most groups of a column, beside those of "other" and of missing values.
+        room : dict of column name -> int, default=None
+            The same for single columns, in which the largest levels are alone in half of the groups.
 
         Returns
         -------
@@ -156,18 +209,20 @@ class LevelProfiles:
                 for (of, _), table, sd in zip(self._pairs, tables[n_columns:], sds[n_columns:])
                 if of == name
             ]
-            found[name] = _grouped(self.encoder.schema_[name], tables[i], sds[i], profiles, most)
+            own = (room or {}).get(name)
+            limits = (most, 0) if own is None else (own, own // 2)
+            found[name] = _grouped(self.encoder.schema_[name], tables[i], sds[i], profiles, *limits)
         return found
 
 
-def _grouped(column, counts, sd, profiles, most):
-    """Groups of the levels of one column from released counts and profiles."""
+def _grouped(column, counts, sd, profiles, most, n_alone):
+    """Groups of the levels of one column from released counts and profiles; the largest levels are alone."""
     levels = column_levels(column)
     alone = np.array([level is None or (column.other is not None and level == column.other) for level in levels])
     sizes = posterior_sizes(counts, sd)
     own = np.flatnonzero(~alone)
     places = _places(sizes[own], [(table[own], noise) for table, noise in profiles])
-    labels = _clusters(places, np.maximum(sizes[own], 1e-9), most)
+    labels = _clusters(places, np.maximum(sizes[own], 1e-9), most, n_alone)
     # numbered by their first level
     first = np.unique(labels, return_index=True)[1]
     rank = np.empty(labels.max() + 1, dtype=np.int64)
@@ -179,8 +234,14 @@ def _grouped(column, counts, sd, profiles, most):
     return LevelGroups(tuple(group.tolist()), tuple(mass.tolist()))
 
 
-def _clusters(places, weights, most):
-    """Cluster of each place, at most so many; the same in every process."""
+def _clusters(places, weights, most, n_alone=0):
+    """Cluster of each place, at most so many; the same in every process. Those of the largest weights are alone."""
+    if n_alone:
+        order = np.argsort(-weights, kind="stable")
+        labels = np.empty(len(places), dtype=np.int64)
+        labels[order[:n_alone]] = np.arange(min(n_alone, len(places)))
+        labels[order[n_alone:]] = n_alone + _clusters(places[order[n_alone:]], weights[order[n_alone:]], most - n_alone)
+        return labels
     if not places.shape[1]:  # the noise hides all differences
         return np.zeros(len(places), dtype=np.int64)
     from sklearn.cluster import KMeans  # 200 ms, which fits without such columns need not wait for

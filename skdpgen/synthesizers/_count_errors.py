@@ -79,7 +79,8 @@ def smallest_kept(n_columns, n_categorical, noise_multiplier, delta, neighboring
     Returns
     -------
     float
-        0 without noise: every category is kept. A column keeps its 200 largest at most, whatever their size.
+        0 without noise: every category is kept. A column keeps its 10,000 largest at most, whatever their size, or
+        fewer (see `FrameRows.learn`).
     """
     if noise_multiplier == 0 or not n_categorical:
         return 0.0

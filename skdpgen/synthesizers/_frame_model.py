@@ -10,6 +10,7 @@ import numpy as np
 
 from .._types import BoundedSum, unit_of
 from ..data.frames import SEEN, plan_tables
+from ..data.level_groups import noise_with_levels
 from ..data.scores import Scores
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
@@ -188,6 +189,7 @@ def fit_frame_model(rows, model, fit):
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     options = {"tables": True, "scores": model.moments_alone}
     codec, seen, unspent = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options)
+    noise = noise_with_levels(noise, codec.encoder.groups_)
     scores = Scores.of_codec(codec, rows.importance_of(codec)) if seen is None else None
     plan = plan_tables(codec, seen, rows.importance_of(codec)) if scores is None else None
     tables = rows.moments(codec, plan) if scores is None else rows.score_moments(codec, scores)

@@ -115,10 +115,11 @@ class MomentSynthesizer(BaseMomentSynthesizer):
 
     **Privacy.** Beside the events that `fit` names, it charges one event for a second look at rare facts (twice the
     part of a kind of fact), one for the ranges of numbers far from zero (that part), one for columns of more than 128
-    declared categories (twice that part, for all of them together), one for the moments (three for arrays: mean, norms
-    about it, second moments; of images grey pixels too, and sub-clusters of the classes where noise is low), for tables
-    of 3 to 24 columns beside the target one for the interactions of all triples of columns, and with `unit` one for
-    tables of the units, of its `columns` and of their number of rows, and one for its `shared` columns.
+    declared categories (twice that part, for all of them together), one for the moments (which covers two releases
+    where columns have more than 200 learned categories; three for arrays: mean, norms about it, second moments; of
+    images grey pixels too, and sub-clusters of the classes where noise is low), for tables of 3 to 24 columns beside
+    the target one for the interactions of all triples of columns, and with `unit` one for tables of the units, of its
+    `columns` and of their number of rows, and one for its `shared` columns.
 
     The squared sensitivity of all tables of a DataFrame is the number of tables in one class (weighted): a row has one
     level in each column and is in one class. So more classes or levels do not raise the cost.

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..accounting import PrivacyCard
+from ..data.level_groups import noise_with_levels
 from ..generators.components import spread_components
 from ..generators.product_mixture import TableModel
 from ..generators.refined_table import RefinedTable
@@ -187,6 +188,8 @@ def summarize(model, card: PrivacyCard, importance=None):
     counts_units = weighs_units(card.relation)
     n_counted = _n_units(model) if counts_units else n_rows
     noise, delta = _noise_of(card)
+    if "moments" in noise:
+        noise = dict(noise_with_levels(noise, codec.encoder.groups_))
     for label in getattr(model, "respent", ()):
         if "moments" in noise and label in noise:
             noise["moments"] = joined_noise((noise["moments"], noise[label]))

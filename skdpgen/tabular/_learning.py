@@ -88,7 +88,7 @@ _CLEAR, _FINER, _FINER_SDS = 12, 0.01, 3.0
 # Standard deviations of the noise by which the rows of a column exceed those of its learned categories, where a second
 # release looks for more of them.
 _HIDDEN_ABOVE = 3.0
-# Most learned categories of one column.
+# Most learned categories of one column that is not modelled by groups of them.
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
 _NOISY_BELOW = 40
@@ -249,8 +249,8 @@ def schema_from_histogram(
     delta : float
         Probability that a category of one row is released; charged beside the Gaussian event. Not used where
         `histogram.needs_delta` is False.
-    max_categories : int, default=200
-        Most categories of one column: those with the largest released counts are kept.
+    max_categories : int or dict of column name -> int, default=200
+        Most categories of one column, or of each: those with the largest released counts are kept.
     unit : BoundedUnit or None, default=None
         Whose rows were counted, where a row is not the unit: the threshold follows from it.
     values : dict of column name -> list, default=None
@@ -335,14 +335,18 @@ def joined_categories(first, second, columns, max_categories=MAX_CATEGORIES):
         Complete.
     columns : sequence of Categorical
         Those of the second release, as they were declared.
-    max_categories : int, default=200
+    max_categories : int or dict of column name -> int, default=200
 
     Returns
     -------
     Schema
     """
-    both = [dict.fromkeys([*second[c.name].categories, *first[c.name].categories]) for c in columns]
-    return first.replace(*(_with_categories(c, list(kept)[:max_categories]) for c, kept in zip(columns, both)))
+    both = {c: dict.fromkeys([*second[c.name].categories, *first[c.name].categories]) for c in columns}
+    return first.replace(*(_with_categories(c, list(kept)[: _most(max_categories, c)]) for c, kept in both.items()))
+
+
+def _most(max_categories, column):
+    return max_categories[column.name] if isinstance(max_categories, dict) else max_categories
 
 
 def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False):
@@ -355,7 +359,8 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
         parts = split_histogram(counts, _part_sizes(column, len(counts)))
         missing, counts = float(parts[0][-1]), parts[0][:-1]  # the last cell holds the rows without a value
         if isinstance(column, Categorical):
-            kept = _mask_of_categories(counts, histogram, noise_sd, delta, n_categorical, max_categories, unit)
+            most = _most(max_categories, column)
+            kept = _mask_of_categories(counts, histogram, noise_sd, delta, n_categorical, most, unit)
             kept = tell_kept({key: count for key, count, keep in zip(histogram.keys[name], counts, kept) if keep})
             shown[name] = missing + math.fsum(kept.values()), 1 + len(kept)
             column = _with_categories(column, kept)
