@@ -16,7 +16,7 @@ from ._networks import mlp
 __all__ = ["ImageRefinementModule", "TableAnchor", "TableRefinementModule"]
 
 # Of the latents of images, which vary by 1.
-_LATENT_VARIANCE = 0.05
+_LATENT_VARIANCE = 0.01
 
 
 class ImageRefinementModule(nn.Module):

@@ -114,7 +114,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         refused.
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images without a
-        network or a mixture; None is no reduction. Arrays refuse more than they have columns; DataFrames, whose levels
+        mixture or a `P3GMModule`; None is no reduction. Arrays refuse more than they have columns; DataFrames, whose levels
         may be learned, have as many as there are.
     prior : {"auto", "class_conditional", "gaussian", "mixture"} or LatentMixture, default="auto"
         Distribution of the latents. "class_conditional": one for each class of a categorical y, from the moments of the
@@ -123,25 +123,27 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         a categorical y, else "gaussian".
     decoder : {"auto", "released", "net", "features"} or ImageFeatures, default="auto"
         "released" is a function of the released moments: for arrays the inverse PCA, for tables a log-linear decoder
-        fitted to all released one-way and two-way tables. "net" has a network trained by DP-SGD. For tables without a
-        mixture, its output is added to the logits of the released decoder, and is zero before the first step. It is
-        trained on the exact log-likelihood of the rows. For arrays, with a mixture, with `warm_start_steps` and with a
-        `P3GMModule` in `training`, it takes the place of the released decoder, as in the paper. It is then
-        warm-started on rows sampled from that decoder and trained on the ELBO. "features", for images without a
-        mixture, releases the moments of wavelet features beside those of the pixels; `sample` then moves each image of
-        the released decoder, by gradient steps, until its features have those moments; an `ImageFeatures` sets its
-        parameters. "auto" is "features" for images of at least 16 pixels a side and at most 16,384 values, without a
-        mixture, and "released" otherwise: on smaller images features gained nothing, on Adult no network was better.
+        fitted to all released one-way and two-way tables. "net" has a network trained by DP-SGD. For tables and images
+        without a mixture it refines the released decoder, and adds nothing before the first step: of tables to the
+        logits, trained on the exact log-likelihood of the rows; of images to the means of the released Gaussians,
+        trained on the ELBO, whose features are released too where "auto" says so. For other arrays, with a mixture,
+        with `warm_start_steps`, with a Gaussian `likelihood` and with a `P3GMModule` in `training`, it takes the place
+        of the released decoder, as in the paper. It is then warm-started on rows sampled from that decoder and trained
+        on the ELBO. "features", for images without a mixture, releases the moments of wavelet features beside those of
+        the pixels; `sample` then moves each image of the released decoder, by gradient steps, until its features have
+        those moments; an `ImageFeatures` sets its parameters. "auto" is "features" for images of at least 16 pixels a
+        side and at most 16,384 values, without a mixture, and "released" otherwise: on smaller images features gained
+        nothing, on Adult no network was better.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
         "net", arrays: distribution of the values; "auto" is Bernoulli for values that are not negative; "bernoulli"
         needs `bounds` that say so. DataFrames have one categorical distribution a column.
     training : DPSGD or None, default=None
         "net": its training. A network that refines the released decoder takes 150 steps at a `sampling_rate` of .1 by
-        default; its `net` is ``DPNet(TableRefinementModule)`` with an average of its parameters. A network in the place
-        of the released decoder takes 1000 steps at a rate of .005, after 500 `warm_start_steps` on rows sampled from
-        that decoder; its `net` is ``DPNet(P3GMModule)``, which has ``module__decoder`` and ``module__latent_variance``
-        ("zero" is the autoencoder of the paper). The `gradient_bound` is 1. ``training__steps=200`` sets a parameter of
-        it.
+        default; its `net` is ``DPNet(TableRefinementModule)``, of images ``DPNet(ImageRefinementModule)``, with an
+        average of its parameters. A network in the place of the released decoder takes 1000 steps at a rate of .005,
+        after 500 `warm_start_steps` on rows sampled from that decoder; its `net` is ``DPNet(P3GMModule)``, which has
+        ``module__decoder`` and ``module__latent_variance`` ("zero" is the autoencoder of the paper). The
+        `gradient_bound` is 1. ``training__steps=200`` sets a parameter of it.
     checkpoint : str, path or None, default=None
         "net": file, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged
         again. Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete,
@@ -151,7 +153,8 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         classes), .05 by default; half of it for the row norm, a fifth for the number of rows of a table without
         numbers; whatever is declared leaves its share to the moments. "encoder", "mixture" and "decoder": relative
         shares of what is left; by default they depend on prior and decoder: .8 and .2 for a network that refines the
-        released decoder, .5 and .5 for "features", whose moments are those of the decoder.
+        released decoder, .5 and .5 for "features", whose moments are those of the decoder; .9 and .1 for a network of
+        images with features, whose moments have half of the .9.
     preset : str or None, default=None
         "paper/mnist", "paper/adult", ...: settings of the paper's Table IV, in place of the parameters they concern.
     unit : column name, PrivacyUnit or None, default=None

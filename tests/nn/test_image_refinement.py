@@ -50,7 +50,7 @@ def test_before_the_first_step_the_network_adds_nothing(n_hidden):
 
 def test_the_loss_is_minus_the_elbo():
     module, rows, noise = _module(0.3, n_monte_carlo=3), _rows(), torch.randn(6, 3, N_LATENT)
-    variance, expected = 0.05, []
+    variance, expected = 0.01, []
     for row, draws in zip(rows, noise):
         pixels, mean, label = row.split((N_PIXELS, N_LATENT, N_GAUSSIANS))
         logs = []
