@@ -114,8 +114,8 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         refused.
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images without a
-        mixture or a `P3GMModule`; None is no reduction. Arrays refuse more than they have columns; DataFrames, whose levels
-        may be learned, have as many as there are.
+        mixture or a `P3GMModule`; None is no reduction. Arrays refuse more than they have columns; DataFrames, whose
+        levels may be learned, have as many as there are.
     prior : {"auto", "class_conditional", "gaussian", "mixture"} or LatentMixture, default="auto"
         Distribution of the latents. "class_conditional": one for each class of a categorical y, from the moments of the
         class. "gaussian": one for all rows, from their moments. "mixture": a mixture of Gaussians by DP-EM, with y as a
