@@ -176,10 +176,9 @@ class LevelProfiles:
     def query(self, frame, unit_sizes=None):
         """Count the rows of a frame: a BoundedSum of the cells of the tables, see `joint_histogram`."""
         codes = dict(zip(self.blocks, self.encoder.codes(frame).T.astype(np.int64)))
-        cells = [codes[name] for name in self.columns]
-        for name, other in self._pairs:
-            cells.append(codes[name] * (self._cells[other].max() + 1) + self._cells[other][codes[other]])
-        return joint_histogram(cells, self._sizes, self.weights, unit_sizes)
+        return joint_histogram(
+            _Cells(codes, self.columns, self._pairs, self._cells), self._sizes, self.weights, unit_sizes
+        )
 
     def groups(self, noisy, noise_sd, most=MOST_GROUPS, room=None):
         """Form groups from the released counts.
@@ -213,6 +212,23 @@ class LevelProfiles:
             limits = (most, 0) if own is None else (own, own // 2)
             found[name] = _grouped(self.encoder.schema_[name], tables[i], sds[i], profiles, *limits)
         return found
+
+
+class _Cells:
+    """Cells of the rows in each table, one table at a time: those of all pairs of columns would take much memory."""
+
+    def __init__(self, codes, columns, pairs, coarse):
+        self._codes, self._columns, self._pairs, self._coarse = codes, columns, pairs, coarse
+
+    def __len__(self):
+        return len(self._columns) + len(self._pairs)
+
+    def __iter__(self):
+        for name in self._columns:
+            yield self._codes[name]
+        for name, other in self._pairs:
+            cells = self._coarse[other]
+            yield self._codes[name] * (cells.max() + 1) + cells[self._codes[other]]
 
 
 def _grouped(column, counts, sd, profiles, most, n_alone):

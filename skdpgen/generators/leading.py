@@ -9,7 +9,7 @@ from ..utils.file_checks import check_size
 from .gaussians import LinearGenerator, full_covariances
 from .refined_images import RefinedImages
 
-__all__ = ["MOST_SLOPES", "LeadingDirections"]
+__all__ = ["CHUNK_ROWS", "MOST_SLOPES", "LeadingDirections"]
 
 # Numbers of the slopes of released Gaussians: those of all latents, columns and components. And the largest entry of
 # their directions in a file; rows are scaled to a box of at most 1.
@@ -18,7 +18,7 @@ MOST_SLOPES, _LARGEST_DIRECTION = 1 << 28, 1e6
 _KINDS = {"linear": LinearGenerator, "refined": RefinedImages}
 
 # Rows that are decoded at a time.
-_CHUNK_ROWS = 8192
+CHUNK_ROWS = 8192
 
 
 class LeadingDirections:
@@ -83,8 +83,8 @@ class LeadingDirections:
         means = np.clip((generator.component_means - generator.low) / width, 0.0, 1.0)
         offsets = (0.5 * np.square(means).sum(axis=1)).reshape(-1, each)
         found = np.array(classes, dtype=np.int64)
-        for start in range(0, len(found), _CHUNK_ROWS):
-            part = slice(start, start + _CHUNK_ROWS)
+        for start in range(0, len(found), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
             of_class = np.maximum(found[part], 0)
             along = exact_product(unit_rows[part], means.T).reshape(len(of_class), -1, each)
             nearest = (along[np.arange(len(of_class)), of_class] - offsets[of_class]).argmax(axis=1)
@@ -207,7 +207,7 @@ class LeadingDirections:
 
 def _chunks(places):
     """Parts of some rows that are handled at a time, of about equal lengths."""
-    return np.array_split(places, -(-len(places) // _CHUNK_ROWS)) if len(places) else []
+    return np.array_split(places, -(-len(places) // CHUNK_ROWS)) if len(places) else []
 
 
 def _root(covariance):

@@ -6,9 +6,10 @@ import itertools
 
 import numpy as np
 
+from ..utils.file_checks import check_size, check_whole
 from .gaussians import class_weights
 from .layers import apply_layers, layers_of, layers_state
-from .leading import LeadingDirections
+from .leading import CHUNK_ROWS, LeadingDirections
 
 __all__ = ["ShiftedImages"]
 
@@ -107,8 +108,9 @@ class ShiftedImages:
     def from_state(cls, state):
         """Rebuild from `to_state`."""
         leading, layers = LeadingDirections.from_state(state), layers_of(state["layers"])
-        n_labels, width = state["n_labels"], leading.n_latent + state["n_labels"]
-        sizes = [width, *(len(bias) for _, bias in layers)]
+        n_labels = check_whole(state["n_labels"], "n_labels", 0)
+        sizes = [leading.n_latent + n_labels, *(len(bias) for _, bias in layers)]
+        check_size(max(sizes[1:-1], default=1), CHUNK_ROWS)
         shapes = [(after, before) for before, after in itertools.pairwise(sizes)]
         fits = (
             n_labels in (0, leading.n_components)

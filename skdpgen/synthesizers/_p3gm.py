@@ -583,9 +583,13 @@ def _refine_on_frame(rows, model, decoder, fit):
 
 def _refine_on_images(rows, model, decoder, fit):
     """Train the network that shifts the means of the released Gaussians; return what may be released of all of them."""
-    leading = LeadingDirections.of(model.generator, min(_IMAGES_LATENTS, model.n_latent))
+    # of declared classes there is room for all of these latents; of many learned ones for fewer
+    room = MOST_SLOPES // len(model.generator.component_means) // rows.X.shape[1]
+    leading = LeadingDirections.of(model.generator, max(1, min(_IMAGES_LATENTS, model.n_latent, room)))
     low, high = model.codec.box
-    unit = ((model.codec.scale(rows.X) - low) / np.maximum(high - low, 1e-300)).astype(np.float32)
+    unit = np.empty(rows.X.shape, dtype=np.float32)
+    for part, scaled in map_blocks(model.codec.scale, rows.X):
+        unit[part] = (scaled - low) / np.maximum(high - low, 1e-300)
     gaussians = leading.nearest(unit, rows.codes)  # that the row counts to; negative without a class
     n_labels = leading.n_components if model.codec.n_classes else 0
     labels = gaussians[:, None] == np.arange(n_labels)

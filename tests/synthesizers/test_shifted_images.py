@@ -168,6 +168,16 @@ def test_slopes_that_take_much_memory_are_refused_before_the_charge(monkeypatch)
     assert not len(accountant.report())
 
 
+def test_many_learned_classes_have_fewer_latents(monkeypatch, tmp_path):
+    monkeypatch.setattr(_p3gm, "MOST_SLOPES", 3 * 64 * 10)
+    synth = make_flat(P3GMSynthesizer, **{**QUICK, "epsilon": 2.0}, delta=1e-5, n_components=6).fit(X, Y)
+    leading = synth.model_.generator.leading
+    assert leading.n_latent == min(3 * 10 // leading.n_components, 6)
+    assert leading.n_components > 5
+    synth.save(tmp_path / "m.safetensors")
+    assert len(load(tmp_path / "m.safetensors").sample(5)[0]) == 5
+
+
 def test_conditions_are_refused(synth):
     with pytest.raises(ValueError, match='needs decoder="released"'):
         synth.sample(5, given={0: 1.0})
