@@ -14,7 +14,7 @@ from .leading import CHUNK_ROWS, LeadingDirections
 __all__ = ["ShiftedImages"]
 
 # Rows that are scored at a time.
-_CHUNK_ROWS = 1024
+_SCORED_ROWS = 1024
 
 
 class ShiftedImages:
@@ -72,32 +72,19 @@ class ShiftedImages:
         Of each class, the Gaussian whose mean is nearest counts alone, so it is a lower bound. The draws are the same
         for all rows: the score of a row is a function of that row alone.
         """
-        import torch
+        from ..nn._refinement import image_elbos
 
-        from ..nn import ImageRefinementModule
-        from ..nn._modules import DRAWS, fixed_normals, in_double
-
-        generator, (location, slopes, deviation) = self.leading.generator, self.leading.columns()
-        n_hidden = [len(bias) for _, bias in self.layers[:-1]]
-        module = ImageRefinementModule(location, slopes, deviation, n_labels=self.n_labels, n_hidden=n_hidden)
-        tensors = [torch.from_numpy(np.asarray(value)) for layer in self.layers for value in layer]
-        with torch.no_grad():
-            for parameter, value in zip(module.network.parameters(), tensors):
-                parameter.copy_(value)
-        module, weights = in_double(module), self.mixture.weights / self.mixture.weights.sum()
-        draws, n_classes = fixed_normals(DRAWS, module.noise_shape), len(class_weights(weights, generator.per_class))
+        generator, weights = self.leading.generator, self.mixture.weights / self.mixture.weights.sum()
+        elbos = image_elbos(self.layers, *self.leading.columns(), self.n_labels)
+        n_classes = len(class_weights(weights, generator.per_class))
         x = (np.asarray(scaled, dtype=np.float64) - generator.low) / np.maximum(generator.high - generator.low, 1e-300)
         scores = np.empty((len(x), n_classes))
-        for start in range(0, len(x), _CHUNK_ROWS):
-            unit = x[start : start + _CHUNK_ROWS]
+        for start in range(0, len(x), _SCORED_ROWS):
+            part = slice(start, start + _SCORED_ROWS)
             for c in range(n_classes):
-                k = self.leading.nearest(unit, np.full(len(unit), c))
-                rows = np.hstack([unit, self.leading.encode(unit, k), np.eye(len(weights), self.n_labels)[k]])
-                with torch.inference_mode():
-                    each = [-module(torch.from_numpy(rows), draw.expand(len(unit), *draw.shape)) for draw in draws]
-                    scores[start : start + _CHUNK_ROWS, c] = torch.stack(each).mean(0).numpy() + np.log(
-                        np.maximum(weights[k], 1e-300)
-                    )
+                k = self.leading.nearest(x[part], np.full(len(x[part]), c))
+                rows = np.hstack([x[part], self.leading.encode(x[part], k), np.eye(len(weights), self.n_labels)[k]])
+                scores[part, c] = elbos(rows) + np.log(np.maximum(weights[k], 1e-300))
         return np.logaddexp.reduce(scores, axis=1)
 
     def to_state(self):

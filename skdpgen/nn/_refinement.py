@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from skorch.callbacks import Callback
@@ -11,9 +12,10 @@ from torch import nn
 
 from ._dp2vae import Conditional, ReleasedDecoder
 from ._likelihoods import BernoulliLikelihood
+from ._modules import DRAWS, fixed_normals, in_double
 from ._networks import mlp
 
-__all__ = ["ImageRefinementModule", "TableAnchor", "TableRefinementModule"]
+__all__ = ["ImageRefinementModule", "TableAnchor", "TableRefinementModule", "image_elbos"]
 
 # Of the latents of images, which vary by 1.
 _LATENT_VARIANCE = 0.01
@@ -65,6 +67,36 @@ class ImageRefinementModule(nn.Module):
         constant = self.n_latent * (_LATENT_VARIANCE - 1 - math.log(_LATENT_VARIANCE))
         divergence = 0.5 * (mean.square().sum(-1) + constant)
         return (divergence - reconstruction) * (label.sum(-1) if self.n_labels else 1.0)
+
+
+def image_elbos(layers, location, slopes, deviation, n_labels):
+    """Return the function of rows to their ELBOs, by the same draws for all rows, of a network of given layers.
+
+    Parameters
+    ----------
+    layers : list of (weight, bias)
+        Arrays, of an `ImageRefinementModule`.
+    location, slopes, deviation, n_labels
+        Of that module.
+
+    Returns
+    -------
+    callable
+        Array of shape (n_rows, n_columns) to one of shape (n_rows,), float64.
+    """
+    n_hidden = [len(bias) for _, bias in layers[:-1]]
+    module = ImageRefinementModule(location, slopes, deviation, n_labels=n_labels, n_hidden=n_hidden)
+    with torch.no_grad():
+        for parameter, value in zip(module.network.parameters(), (value for layer in layers for value in layer)):
+            parameter.copy_(torch.from_numpy(np.array(value)))
+    module, draws = in_double(module), fixed_normals(DRAWS, module.noise_shape)
+
+    def elbos(rows):
+        x = torch.from_numpy(rows)
+        with torch.inference_mode():
+            return -torch.stack([module(x, draw.expand(len(x), *draw.shape)) for draw in draws]).mean(0).numpy()
+
+    return elbos
 
 
 class TableRefinementModule(nn.Module):

@@ -19,6 +19,7 @@ from torch import nn
 from skdpgen import DP2VAESynthesizer, P3GMSynthesizer, PrivacyAccountant, SubsetSGD, load
 from skdpgen.accounting import describe_event, epsilon_pld
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError, UtilityWarning
+from skdpgen.generators import leading as leading_module
 from skdpgen.generators.leading import LeadingDirections
 from skdpgen.nn import _dp2vae
 from skdpgen.nn._dp2vae_training import EncoderStack, SubsetRows
@@ -306,7 +307,7 @@ def test_images_of_several_gaussians_a_class_come_back_from_a_file(tmp_path):
 
 def test_a_small_file_cannot_ask_for_large_gaussians(monkeypatch):
     state = _large().fit(LARGE, Y).model_.to_state()
-    monkeypatch.setattr(_dp2vae_model, "MOST_SLOPES", 1000)
+    monkeypatch.setattr(leading_module, "MOST_SLOPES", 1000)
     with pytest.raises(ValueError, match="too large"):
         _dp2vae_model.DP2VAEModel.from_state(state)
 
