@@ -45,9 +45,9 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         return model, plan_moments(rows, model, self._share("bounds"), accountant, calibrate, split=split)
 
     def score(self, X, y=None):
-        """Return the mean log-likelihood of rows, or the ELBO where a network replaces the decoder (higher is better).
+        """Return the mean log-likelihood of rows; the ELBO with a network, but for refined tables (higher is better).
 
-        With ``decoder="features"`` it is that of the released Gaussians, before images are moved.
+        Where images are moved to their features, it is that of the model before the moves.
 
         It is computed from the rows given without protection: do not publish it.
         """

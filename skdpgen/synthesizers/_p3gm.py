@@ -210,7 +210,8 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
     classes where noise is low); for tables of 3 to 24 columns beside the target, modelled without mixture and network,
     one for the interactions of all triples of columns, and of such models with `unit` one for tables of the units, of
     its `columns` and of their number of rows, and one for its `shared` columns; with "mixture", one for each step of
-    DP-EM; with "net", `steps` Poisson-sampled ones; with "features" one for the moments of wavelet features.
+    DP-EM; with "net", `steps` Poisson-sampled ones; with "features", and with "net" for the
+    same images, one for the moments of wavelet features.
 
     Sampling draws levels of categorical columns and bins from the decoder's distribution, never their maximum.
 
@@ -434,8 +435,8 @@ def _refines(parameters, rows):
     module = module if isinstance(module, type) else type(module)
     uses = {
         TableRefinementModule: "DataFrames without a mixture prior",
-        ImageRefinementModule: 'images without a mixture and likelihood="gaussian", and with classes without '
-        'prior="gaussian"',
+        ImageRefinementModule: 'images. It needs no mixture prior, another likelihood than "gaussian" and, with '
+        'classes, another prior than "gaussian"',
     }
     asked = next((known for known in uses if issubclass(module, known)), None)
     if asked is None:
@@ -584,14 +585,14 @@ def _refine_on_frame(rows, model, decoder, fit):
 
 def _refine_on_images(rows, model, decoder, fit):
     """Train the network that shifts the means of the released Gaussians; return what may be released of all of them."""
-    # of declared classes there is room for all of these latents; of many learned ones for fewer
+    # declared classes were checked before the charge; many learned classes may leave room for fewer latents
     room = MOST_SLOPES // len(model.generator.component_means) // rows.X.shape[1]
     leading = LeadingDirections.of(model.generator, max(1, min(_IMAGES_LATENTS, model.n_latent, room)))
     low, high = model.codec.box
     unit = np.empty(rows.X.shape, dtype=np.float32)
     for part, scaled in map_blocks(model.codec.scale, rows.X):
         unit[part] = (scaled - low) / np.maximum(high - low, 1e-300)
-    gaussians = leading.nearest(unit, rows.codes)  # that the row counts to; negative without a class
+    gaussians = leading.nearest(unit, rows.codes)  # the Gaussian of each row; negative for rows of no class
     n_labels = leading.n_components if model.codec.n_classes else 0
     labels = gaussians[:, None] == np.arange(n_labels)
     x = np.concatenate([unit, leading.encode(unit, gaussians), labels], axis=1, dtype=np.float32)
@@ -667,7 +668,7 @@ def _check_decoder(decoder, rows, model, *, cells):
 
 
 def _most_gaussians(rows, cells):
-    """Number of Gaussians of images, at most; of learned classes two are reckoned with. Public."""
+    """Largest possible number of Gaussians of images; two classes are assumed where they are learned. Public."""
     n_classes = len(rows.labels.classes or (0, 1)) if rows.conditional and rows.labels is not None else 1
     return n_classes * (MOST_SUBCLUSTERS if cells else 1)
 
