@@ -232,7 +232,7 @@ class _Cells:
 
 
 def _grouped(column, counts, sd, profiles, most, n_alone):
-    """Groups of the levels of one column from released counts and profiles; the largest levels are alone."""
+    """Groups of the levels of one column from released counts and profiles; the `n_alone` largest levels are alone."""
     levels = column_levels(column)
     alone = np.array([level is None or (column.other is not None and level == column.other) for level in levels])
     sizes = posterior_sizes(counts, sd)

@@ -17,7 +17,8 @@ from ._networks import mlp
 
 __all__ = ["ImageRefinementModule", "TableAnchor", "TableRefinementModule", "image_elbos"]
 
-# Of the latents of images, which vary by 1.
+# Variance of the encoder of images; the latents of all images have a variance of about 1. A larger one draws the slopes
+# of the decoder towards zero.
 _LATENT_VARIANCE = 0.01
 
 
@@ -33,7 +34,8 @@ class ImageRefinementModule(nn.Module):
     ----------
     location, deviation : arrays of shape (n_gaussians, n_pixels)
     slopes : array of shape (n_gaussians, n_latent, n_pixels)
-        Given latent z, a pixel is a normal number of mean ``location + z @ slopes``, clipped to [0, 1]; released.
+        Released. Given latent z, a pixel is normally distributed about ``location + z @ slopes``, with standard
+        deviation `deviation`, and clipped to [0, 1].
     n_labels : int, default=0
         Number of trailing one-hot columns of a row, which say its Gaussian: 0 or `n_gaussians`. The columns before them
         are the pixels in [0, 1], then the latents.

@@ -210,8 +210,8 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
     classes where noise is low); for tables of 3 to 24 columns beside the target, modelled without mixture and network,
     one for the interactions of all triples of columns, and of such models with `unit` one for tables of the units, of
     its `columns` and of their number of rows, and one for its `shared` columns; with "mixture", one for each step of
-    DP-EM; with "net", `steps` Poisson-sampled ones; with "features", and with "net" for the
-    same images, one for the moments of wavelet features.
+    DP-EM; with "net", `steps` Poisson-sampled ones; with "features", and with "net" for the same
+    images, one for the moments of wavelet features.
 
     Sampling draws levels of categorical columns and bins from the decoder's distribution, never their maximum.
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _claims import RELATIONS
+from _watched import Queries
 
 from skdpgen import DPSGD, DPVAESynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyUnit, load
 from skdpgen.data import frames
@@ -17,7 +18,7 @@ from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.tabular import Categorical, Schema
 from skdpgen.tabular._learning import MAX_CATEGORIES
 from skdpgen.testing import check_noninterference, seeded_noise
-from skdpgen.utils.watching import Replay, replay_releases
+from skdpgen.utils.watching import replay_releases
 
 N, N_CODES = 12_000, 300
 DIVIDED = 8**0.5, (8 / 7) ** 0.5  # noise of the profiles and of the moments, in that of their charge
@@ -36,23 +37,8 @@ def _rows(n=N, n_codes=N_CODES, prefix="c", seed=0):
     )
 
 
-class _Queries(Replay):
-    """Every query of a fit, and the names that passed; changes nothing."""
-
-    def __init__(self):
-        self.queries, self.names = [], []
-
-    def release(self, released, sd, kind, query):
-        self.queries.append(query)
-        return released
-
-    def kept(self, names):
-        self.names.append(tuple(names))
-        return names
-
-
 def _fit(frame, epsilon=40.0, model=MomentSynthesizer, **options):
-    watch = _Queries()
+    watch = Queries()
     steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 40
     try:
         with seeded_noise(3, quiet=True), replay_releases(watch), warnings.catch_warnings():

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from _watched import Queries
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyUnit
 from skdpgen.data.frames import FrameRows
@@ -17,7 +18,7 @@ from skdpgen.tabular import _learning as learning
 from skdpgen.tabular._learning import joined_categories, schema_and_candidates
 from skdpgen.testing import check_noninterference, seeded_noise
 from skdpgen.utils.noise import make_noise_generator
-from skdpgen.utils.watching import Replay, replay_releases
+from skdpgen.utils.watching import replay_releases
 
 N = 6_000
 
@@ -36,23 +37,8 @@ def codes(n=N, n_codes=60, seed=0):
     )
 
 
-class _Queries(Replay):
-    """Every query of a fit and the names that passed; changes nothing."""
-
-    def __init__(self):
-        self.queries, self.names = [], []
-
-    def release(self, released, sd, kind, query):
-        self.queries.append(query)
-        return released
-
-    def kept(self, names):
-        self.names.append(tuple(names))
-        return names
-
-
 def _fit(frame, seed=3, model=MomentSynthesizer, **options):
-    watch = _Queries()
+    watch = Queries()
     with seeded_noise(seed, quiet=True), replay_releases(watch), warnings.catch_warnings():
         warnings.simplefilter("ignore", UtilityWarning)  # of what the second look does not find either
         synth = model(options.pop("epsilon", 2.0), random_state=0, **options).fit(frame)
