@@ -71,7 +71,7 @@ def test_latents_of_rows_are_those_that_made_them():
     leading = LeadingDirections.of(generator, 5)
     components = np.repeat(np.arange(leading.n_components), 3)
     latents = np.random.default_rng(0).normal(size=(len(components), 5))
-    along = np.einsum("nl,ndl->nd", latents, leading.directions[components])
+    along = np.einsum("nk,npk->np", latents, leading.directions[components])
     scaled = generator.space.decode(generator.mixture.means[components] + along)
     unit = (scaled - generator.low) / (generator.high - generator.low)
     # rows of a product are rounded to 2**-18, and narrow directions divide by little
