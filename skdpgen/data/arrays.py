@@ -25,7 +25,7 @@ from .rows_per_unit import max_rows_phases, row_count_phases
 from .scaling import RowScaling, check_bounds, check_inside, learn_scaling, scaling_phases
 from .units import keep_rows, n_rows_of_units
 
-__all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "lowpass_basis", "point_out_images"]
+__all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "in_colour", "lowpass_basis", "point_out_images"]
 
 # Pixels along a side from which models of images are better than models of columns (measured on MNIST: a classifier
 # gains three hundredths with 28, and nothing with 14 or less).
@@ -47,6 +47,8 @@ class ArrayCodec:
         Cosines along each side of an image; see `lowpass_basis`.
     conditional : bool, default=True
         Whether the model has one prior for each class; otherwise classes are one-hot columns at the end of the rows.
+    n_colour : int or None, default=None
+        Cosines along each side of the differences between three channels; see `lowpass_basis`.
     """
 
     scaling: RowScaling
@@ -54,13 +56,14 @@ class ArrayCodec:
     image_shape: tuple | None = None
     n_frequencies: int | None = None
     conditional: bool = True
+    n_colour: int | None = None
 
     @cached_property
     def lowpass(self):
         """Public orthonormal basis of images, shape (n_features, n_kept), or None."""
         if self.image_shape is None:
             return None
-        basis, extra = lowpass_basis(self.image_shape, self.n_frequencies), self.n_label_columns
+        basis, extra = lowpass_basis(self.image_shape, self.n_frequencies, self.n_colour), self.n_label_columns
         return basis if not extra else block_diag(basis, np.eye(extra))
 
     @property
@@ -136,6 +139,7 @@ class ArrayCodec:
             "labels": None if self.labels is None else self.labels.to_state(),
             "image_shape": None if self.image_shape is None else list(self.image_shape),
             "n_frequencies": self.n_frequencies,
+            "n_colour": self.n_colour,
             "conditional": self.conditional,
         }
 
@@ -148,12 +152,17 @@ class ArrayCodec:
         if state["image_shape"] is not None:
             check_size(len(lower), check_whole(state["n_frequencies"], "n_frequencies", 1, 10_000) ** 2)
             check_size(*state["image_shape"])
+        if (n_colour := state.get("n_colour")) is not None:  # files of earlier versions have none
+            if not in_colour(state["image_shape"] or ()):
+                raise ValueError("only images of three channels have differences of colour")
+            check_whole(n_colour, "n_colour", 1, state["n_frequencies"])
         return cls(
             RowScaling(lower, upper, state["l2_bound"]),
             None if state["labels"] is None else Labels.from_state(state["labels"]),
             None if state["image_shape"] is None else tuple(state["image_shape"]),
             state["n_frequencies"],
             state["conditional"],
+            n_colour,
         )
 
 
@@ -276,7 +285,7 @@ class ArrayRows:
         """Whether the rows are images of classes, which may be cut into sub-clusters; public."""
         return self.image_shape is not None and self.conditional and self.labels is not None
 
-    def learn(self, noise_multipliers, extra_delta, rng, neighboring, *, n_frequencies=None):
+    def learn(self, noise_multipliers, extra_delta, rng, neighboring, *, n_frequencies=None, n_colour=None):
         """Release what was not declared, and return the codec."""
         labels = self.labels
         if self.learns_classes:
@@ -287,7 +296,7 @@ class ArrayRows:
             classes = classes or class_for_all(labels.dtype)
             labels = Labels(classes, labels.dtype, labels.series, labels.name)
         self._follow(labels)
-        blank = ArrayCodec(None, labels, self.image_shape, n_frequencies, self.conditional)
+        blank = ArrayCodec(None, labels, self.image_shape, n_frequencies, self.conditional, n_colour)
         project = None if blank.lowpass is None else lambda rows: exact_product(rows, blank.lowpass)
         options = {"project": project, "unit_sizes": self.unit_sizes}
         scaling = learn_scaling(self.X, self.bounds, self.l2_bound, noise_multipliers, rng, neighboring, **options)
@@ -355,6 +364,11 @@ def check_image_shape(image_shape, n_features):
     return shape
 
 
+def in_colour(image_shape):
+    """Whether images have three channels, which are taken for red, green and blue; public."""
+    return tuple(image_shape[2:]) == (3,)
+
+
 def point_out_images(bounds, give="declare "):
     """Warn where rows may be images that nobody declared: by the number of columns and by their bounds, both public.
 
@@ -383,7 +397,7 @@ def point_out_images(bounds, give="declare "):
             )
 
 
-def lowpass_basis(image_shape, n_frequencies):
+def lowpass_basis(image_shape, n_frequencies, n_colour=None):
     """Return a public orthonormal basis of smooth images: the lowest frequencies of the discrete cosine transform.
 
     The projection does not depend on the data and does not increase the norm of a row. It leaves fewer and larger
@@ -394,14 +408,24 @@ def lowpass_basis(image_shape, n_frequencies):
     image_shape : (height, width) or (height, width, channels)
     n_frequencies : int
         Cosines along each side, at most its length.
+    n_colour : int, default=None
+        Images of three channels: cosines along each side of the two differences between channels, at most
+        `n_frequencies`; those of their sum are `n_frequencies`. None: `n_frequencies` of each channel.
 
     Returns
     -------
     array of shape (height * width [* channels], n_kept), float64
         Orthonormal columns. Images are flattened by rows, channels last.
     """
-    height, width, *channels = image_shape
-    rows = idct(np.eye(height), norm="ortho", axis=0)[:, :n_frequencies]
-    columns = idct(np.eye(width), norm="ortho", axis=0)[:, :n_frequencies]
-    basis = np.kron(rows, columns)
-    return np.kron(basis, np.eye(channels[0])) if channels else basis
+    basis = _cosines(image_shape, n_frequencies)
+    if len(image_shape) == 2:
+        return basis
+    if n_colour is None:
+        return np.kron(basis, np.eye(image_shape[2]))
+    grey, *differences = idct(np.eye(3), norm="ortho", axis=0).T[:, :, None]
+    return np.hstack([np.kron(basis, grey), np.kron(_cosines(image_shape, n_colour), np.hstack(differences))])
+
+
+def _cosines(image_shape, n_frequencies):
+    rows, columns = (idct(np.eye(side), norm="ortho", axis=0)[:, :n_frequencies] for side in image_shape[:2])
+    return np.kron(rows, columns)

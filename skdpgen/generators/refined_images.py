@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..data.arrays import in_colour
 from ..mechanisms import Moments
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_whole
@@ -48,7 +49,7 @@ class FeatureSpace:
     ----------
     image_shape : tuple
     wavelets : dict
-        Arguments ``n_scales`` and ``width`` of `WaveletFeatures`.
+        Arguments ``n_scales``, ``width`` and ``colour`` of `WaveletFeatures`.
     low, high : arrays of shape (n_pixels,)
         Box of scaled rows.
     matrix : array of shape (n_features, k)
@@ -115,8 +116,9 @@ def feature_space(generator, image_shape, rng, *, n_features, n_scales):
 
     from ..nn._wavelets import WaveletFeatures
 
-    module = WaveletFeatures(image_shape, n_scales=n_scales)
-    wavelets = {"n_scales": n_scales, "width": module.width}
+    colour = in_colour(image_shape)
+    module = WaveletFeatures(image_shape, n_scales=n_scales, colour=colour)
+    wavelets = {"n_scales": n_scales, "width": module.width, "colour": colour}
     n_classes = len(generator.mixture.weights) // generator.per_class
     n_images = max(min(_IMAGES, _MOST_ENTRIES // module.n_features), 1000)
     classes = np.sort(spread_components(n_images, np.ones(n_classes), rng))
@@ -227,7 +229,7 @@ class RefinedImages(LinearGenerator):
         Of a `LinearGenerator`.
     image_shape : tuple
     wavelets : dict
-        Arguments ``n_scales`` and ``width`` of `WaveletFeatures`.
+        Arguments ``n_scales``, ``width`` and ``colour`` of `WaveletFeatures`.
     moves : dict
         ``n_steps``, the number of gradient steps of an image, and their ``rate``.
     matrix : array of shape (n_features, k)
@@ -293,7 +295,7 @@ class RefinedImages(LinearGenerator):
         n_classes, k = len(generator.mixture.weights) // generator.per_class, features["matrix"].shape[-1]
         if [features[name].shape for name in _OWN[1:]] != [(n_classes, k), (n_classes, k), (n_classes, k, k)]:
             raise ValueError("the features of the images do not fit their classes")
-        wavelets, moves = _read_wavelets(state.get("wavelets", _EARLIER))
+        wavelets, moves = _read_wavelets(state.get("wavelets", _EARLIER), shape)
         if len(features["matrix"]) != _n_features(shape, wavelets):
             raise ValueError("the features of the images are not those of their wavelets")
         return cls(*_parts(generator), image_shape=shape, wavelets=wavelets, moves=moves, **features)
@@ -304,7 +306,7 @@ _OWN = ("matrix", "centers", "means", "maps")
 _EARLIER = {"n_scales": 2, "width": 2.0, "n_steps": 12, "rate": 0.08}
 
 
-def _read_wavelets(state):
+def _read_wavelets(state, image_shape):
     """Wavelets and moves as a file has them."""
     width, rate = float(state["width"]), float(state["rate"])
     if not 0.1 <= width <= 100:
@@ -315,7 +317,10 @@ def _read_wavelets(state):
         check_whole(state["n_scales"], "n_scales", 1, 3),
         check_whole(state["n_steps"], "n_steps", 1, MOST_MOVES),
     )
-    return {"n_scales": scales, "width": width}, {"n_steps": steps, "rate": rate}
+    colour = state.get("colour", False)  # files of earlier versions have features of each channel
+    if not isinstance(colour, bool) or (colour and not in_colour(image_shape)):
+        raise ValueError("features of colour are those of images of three channels")
+    return {"n_scales": scales, "width": width, "colour": colour}, {"n_steps": steps, "rate": rate}
 
 
 def _n_features(image_shape, wavelets):

@@ -21,6 +21,9 @@ _DISTANCES = (4, 2)
 # Bits after the point of what is convolved, of a wavelet and of the average along one side: sums of their products are
 # then exact.
 _PIXEL_BITS, _WAVELET_BITS, _AVERAGE_BITS = 16, 16, 12
+# Columns: mean of red, green and blue with the weights of YCoCg, and the differences of red and blue, and of green and
+# both. All are in [-1, 1], and whole numbers of quarters.
+_COLOUR = ((0.25, 0.5, -0.25), (0.5, 0.0, 0.5), (0.25, -0.5, -0.25))
 # Gradients far below this do not move a pixel: an image whose features are at their target stays as it is.
 _STILL = 1e-3
 
@@ -38,15 +41,19 @@ class WaveletFeatures(nn.Module):
     width : float, default=1.4
         Gaussian width of the averages.
     n_angles : int, default=8
+    colour : bool, default=False
+        Images of three channels: features are those of the mean of the channels, and of two differences between them.
+        Edges and texture are in all channels of photographs at one place; features of each channel do not show this.
 
     References
     ----------
     Bruna and Mallat, "Invariant scattering convolution networks", IEEE TPAMI 2013.
     """
 
-    def __init__(self, image_shape, *, n_scales=2, width=_WIDTH, n_angles=8):
+    def __init__(self, image_shape, *, n_scales=2, width=_WIDTH, n_angles=8, colour=False):
         super().__init__()
         self.shape = (*image_shape, 1)[:3]
+        self.register_buffer("colour", torch.tensor(_COLOUR, dtype=torch.float64) if colour else None)
         self.n_scales, self.width, self.n_angles = n_scales, width, n_angles
         for i, (reach, frequency, side) in enumerate(_SCALES[:n_scales]):
             angles = math.pi * np.arange(n_angles) / n_angles
@@ -76,8 +83,11 @@ class WaveletFeatures(nn.Module):
             row are then one and the same function of it, wherever the row stands.
         """
         height, width, channels = self.shape
-        images = rows.reshape(-1, height, width, channels).permute(0, 3, 1, 2).reshape(-1, 1, height, width)
-        images = _round(images) if exact else images
+        images = (_round(rows) if exact else rows).reshape(-1, height, width, channels)
+        if self.colour is not None:
+            images = images @ self.colour  # the sums of rounded pixels, in quarters, are exact
+            images = _round(images) if exact else images
+        images = images.permute(0, 3, 1, 2).reshape(-1, 1, height, width)
         parts = [self._averages(images, _DISTANCES[0])]
         # every other place of the convolution of an image is a convolution of its four phases: in torch several times
         # faster than a stride of 2, above all backwards
@@ -141,7 +151,7 @@ def _round(tensor):
 def wavelet_features(images, image_shape, *, exact=False, **wavelets):
     """Features of images with values in [0, 1], in single precision; exactly those of each row in double precision.
 
-    `wavelets` are ``n_scales`` and ``width`` of `WaveletFeatures`.
+    `wavelets` are ``n_scales``, ``width`` and ``colour`` of `WaveletFeatures`.
     """
     module = WaveletFeatures(image_shape, **wavelets)
     with torch.inference_mode():
@@ -166,7 +176,7 @@ def move_to_features(rows, targets, matrix, image_shape, *, n_steps, rate, **wav
     rate : float
         Of the first step; it falls to zero.
     **wavelets
-        ``n_scales`` and ``width`` of `WaveletFeatures`.
+        ``n_scales``, ``width`` and ``colour`` of `WaveletFeatures`.
 
     Returns
     -------

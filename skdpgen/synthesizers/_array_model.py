@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import logsumexp
 
+from ..data.arrays import in_colour
 from ..data.scaling import learn_norm_bound, norm_edges
 from ..generators.conditioning import ArraysGiven
 from ..generators.gaussians import (
@@ -60,6 +61,9 @@ __all__ = [
 # Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
 # direction leans on where the classes lie along it.
 _MOST_COMPONENTS, _MOST_OF_IMAGES = 60, 400
+# Colour is kept in so many times fewer cosines along each side than brightness, as in JPEG: it has less detail, and noise
+# falls with their number. Otherwise there is noise in each channel by itself, as speckles of all colours.
+_COARSER = 2
 # The second moments of the features of a class are released where it has so many rows for every unit of noise, on
 # average; else only those of all classes together, of which each class then has a tenth of the noise, where there are
 # ten.
@@ -188,8 +192,8 @@ def fit_array_model(rows, model, fit):
     -------
     ArrayModel
     """
-    frequencies = None if rows.image_shape is None else n_frequencies(rows.image_shape, fit.noise_of_rows("moments"))
-    codec = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, n_frequencies=frequencies)
+    basis = {} if rows.image_shape is None else basis_sizes(rows.image_shape, fit.noise_of_rows("moments"))
+    codec = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, **basis)
     latents, norms = _release_moments(rows, codec, model, fit)
     weight = fit.row_count(len(rows.X), latents.counts.sum())  # of units, where each of them counts 1
     gaussians = _class_gaussians(codec, latents)
@@ -215,6 +219,13 @@ def n_frequencies(image_shape, noise_multiplier):
     most = max(image_shape[:2])
     wanted = most if noise_multiplier == 0 else 14 * (4 / noise_multiplier) ** 0.18
     return int(np.clip(round(wanted), min(side, 7), most))
+
+
+def basis_sizes(image_shape, noise_multiplier):
+    """Arguments of `lowpass_basis`; public."""
+    n = n_frequencies(image_shape, noise_multiplier)
+    halved = in_colour(image_shape) and noise_multiplier > 0
+    return {"n_frequencies": n, "n_colour": -(-n // _COARSER) if halved else None}
 
 
 def _release_moments(rows, codec, model, fit):

@@ -58,7 +58,8 @@ class MomentSynthesizer(BaseMomentSynthesizer):
         Arrays: public bound of the norm of a row after its columns are scaled to the unit box. None: learned.
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: shape of an image, if rows are images; the moments are then those of the low frequencies of a cosine
-        basis.
+        basis. A row has its pixels line by line, and the channels of a pixel side by side. Three channels are red,
+        green and blue; their differences have half as many frequencies along each side.
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default. Half of it is for the row norm, a fifth for the number of rows of a

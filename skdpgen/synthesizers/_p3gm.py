@@ -109,7 +109,8 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         Arrays: public bound of the norm of a row after its columns are scaled to the unit box. None: learned.
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: shape of an image, if rows are images; the moments are then those of the low frequencies of a cosine
-        basis.
+        basis. A row has its pixels line by line, and the channels of a pixel side by side. Three channels are red,
+        green and blue; their differences have half as many frequencies along each side.
     on_invalid : {"clip", "raise"}, default="clip"
         Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
         refused.

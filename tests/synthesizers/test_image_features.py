@@ -310,7 +310,7 @@ def test_a_file_of_an_earlier_version_has_its_own_averages_and_steps(generator, 
     assert RefinedImages.from_state(state).wavelets == space.wavelets
     del state["wavelets"]
     earlier = RefinedImages.from_state(state)
-    assert earlier.wavelets == {"n_scales": 2, "width": 2.0}
+    assert earlier.wavelets == {"n_scales": 2, "width": 2.0, "colour": False}
     assert earlier.moves == {"n_steps": 12, "rate": 0.08}
 
 
