@@ -61,8 +61,8 @@ __all__ = [
 # Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
 # direction leans on where the classes lie along it.
 _MOST_COMPONENTS, _MOST_OF_IMAGES = 60, 400
-# Colour is kept in so many times fewer cosines along each side than brightness, as in JPEG: it has less detail, and noise
-# falls with their number. Otherwise there is noise in each channel by itself, as speckles of all colours.
+# Colour is kept in so many times fewer cosines along each side than brightness, as in JPEG: it has less detail, and
+# noise falls with their number. Otherwise there is noise in each channel by itself, as speckles of all colours.
 _COARSER = 2
 # The second moments of the features of a class are released where it has so many rows for every unit of noise, on
 # average; else only those of all classes together, of which each class then has a tenth of the noise, where there are
