@@ -97,7 +97,8 @@ class DPMERFSynthesizer(BaseSynthesizer):
     hidden_layer_sizes : sequence of int, default=(200, 200)
         Widths of the hidden layers of the generator; without `image_shape`.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images. The generator is then convolutional. The release is the same.
+        Arrays: shape of an image, if rows are images. The generator is then convolutional. The release is the same. A
+        row has its pixels line by line, and the channels of a pixel side by side.
     steps : int or None, default=None
         Training steps of the generator on released values; they cost no privacy. None is 1000, and 4000 with
         `image_shape`: one to two minutes of a core for 60,000 images of 28 x 28.

@@ -153,8 +153,9 @@ class DPCGANSynthesizer(BaseSynthesizer):
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` both networks are
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images. The generator is then convolutional. Images of 16 pixels and
-        more on each side are made at half their sides, and the discriminator sees averages over 2 x 2 pixels.
+        Arrays: shape of an image, if rows are images. The generator is then convolutional. Images of 16 pixels and more
+        on each side are made at half their sides, and the discriminator sees averages over 2 x 2 pixels. A row has its
+        pixels line by line, and the channels of a pixel side by side.
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.

@@ -97,7 +97,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoders are
         conditional on the class, and clusters are found without it; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images; the networks are then convolutional.
+        Arrays: shape of an image, if rows are images; the networks are then convolutional. A row has its pixels line by
+        line, and the channels of a pixel side by side.
     budget_split : dict or None, default=None
         Shares of the budget: "bounds" of each kind of fact that is learned (schema, bins of numeric columns; bounds,
         classes), "clusters" of k-means. None: {"bounds": .05, "clusters": .1}.

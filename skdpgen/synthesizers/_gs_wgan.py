@@ -84,7 +84,7 @@ class GSWGANSynthesizer(BaseCriticSynthesizer):
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: shape of an image, if rows are images. Critics, gradients and noise are then of the lowest frequencies
-        of images.
+        of images. A row has its pixels line by line, and the channels of a pixel side by side.
     n_frequencies : int or None, default=None
         With `image_shape`: cosines along each side of an image that are used; None is 8. The noise grows with it.
     budget_split : dict or None, default=None

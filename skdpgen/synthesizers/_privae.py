@@ -175,7 +175,7 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         conditional on the class; a numeric one is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: shape of an image, if rows are images. Without `warm_start_steps` the networks are then convolutional,
-        but for a `SparseEncoder`.
+        but for a `SparseEncoder`. A row has its pixels line by line, and the channels of a pixel side by side.
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default.
