@@ -144,6 +144,11 @@ def _many_levels():
     return _declared().replace(Categorical("job", words, other="another", missing=True))
 
 
+def _groups_of_levels():
+    """A column of learned categories, which are grouped by their first letters."""
+    return _declared().replace(Categorical("job", missing=True, hierarchy=1))
+
+
 def _levels():
     return Schema([Categorical("job", ("baker", "nurse", "pilot"), other="another", missing=True), Boolean("late")])
 
@@ -420,6 +425,8 @@ CASES = {
     "frame, grouped levels, replace_one": Case(
         _moment(schema=_many_levels(), neighboring=REPLACE, constraints=["if late: job == 'nurse'"]), "frame"
     ),
+    "frame, declared groups": Case(_moment(target="late", schema=_groups_of_levels()), "frame"),
+    "frame, declared groups, replace_one": Case(_moment(schema=_groups_of_levels(), neighboring=REPLACE), "frame"),
     "frame, replace_one": Case(_p3gm(target="late", neighboring=REPLACE), "frame"),
     "frame of words": Case(_p3gm(schema=_levels(), target="job"), "frame of words"),
     "frame, several targets": Case(_moment(**_SEVERAL), "frame"),

@@ -42,6 +42,7 @@ from ..tabular._formats import type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers, split_keys
 from ..tabular._learning import cell_weights, joined_categories, schema_and_candidates, with_ranges
+from ..tabular._level_groups import declared_groups
 from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
 from ..utils.categories import family
@@ -190,6 +191,7 @@ class FrameRows:
         if len(targets) == len(schema):
             raise InvalidInputError("the frame has no column except the target: add columns to model")
         self.grouped = grouped_columns(schema, targets)
+        _point_out_hierarchies(schema, targets)
         self.most_bins, self.most_categories = _room(schema, targets)
         self.learned = tuple(
             c.name for c in schema.columns if isinstance(c, Categorical) and not c.complete and c.name not in targets
@@ -310,6 +312,7 @@ class FrameRows:
         sizes = {
             c.name: _size(c) if isinstance(c, Categorical | Boolean) and c.complete else 2 for c in self.schema.columns
         }
+        sizes.update(_sizes_of_hierarchies(self.schema, self.grouped))
         classes = int(np.prod([sizes.pop(name) for name in self._targets])) if self._targets else 0
         return sum(sizes.values()), classes
 
@@ -344,6 +347,7 @@ class FrameRows:
             # The number of rows, by which the moments are planned, is a sum over cells of a public grid. Learned
             # categories have as many cells as there are distinct values, and the noise of their sum would show it.
             Phase("bins", share) if numbers else Phase("rows", share / 5),
+            # the part of profiles is spent on the counts of categories where groups are declared
             *([Phase("levels", 2 * share)] if self.grouped else []),
             *row_count_phases(self.unit, share),
         ]
@@ -385,7 +389,8 @@ class FrameRows:
         if self.construction is not None:
             schema = self.construction.settled(schema)
         # more learned categories than there is room for, which released names alone decide
-        many = tuple(n for n in self.learned if len(schema[n].categories) > self.most_categories)
+        learned = (n for n in self.learned if n not in self.grouped)
+        many = tuple(n for n in learned if len(schema[n].categories) > self.most_categories)
         noise_multipliers = noise_with_levels(noise_multipliers, (*self.grouped, *many))
         if "rows" in noise_multipliers:
             rows = source.reduce(_count_rows, add_sums)
@@ -451,7 +456,8 @@ class FrameRows:
         profiles = LevelProfiles(schema, binnings, columns, self._targets)
         query = functools.partial(_profiles, profiles=profiles, construction=self.construction)
         noisy, sd = _release(self.source.reduce(query, add_sums), noise_multipliers["levels"], rng, neighboring)
-        return profiles.groups(noisy, sd, groups_above_noise(visible), dict.fromkeys(many, self.most_categories))
+        room = dict.fromkeys((*many, *(n for n in self.grouped if n in self.learned)), self.most_categories)
+        return profiles.groups(noisy, sd, groups_above_noise(visible), room)
 
     def follow(self, codec):
         """Nothing to do: frames are encoded by their codec, released now or before, without a change to the rows."""
@@ -769,6 +775,21 @@ def _size(column):
     return len(column.values) + column.missing
 
 
+def _sizes_of_hierarchies(schema, columns):
+    """Numbers of groups of the columns of declared categories and groups, those of "other" and missing values too."""
+    found = (schema[name] for name in columns)
+    return {c.name: max(declared_groups(c)) + 1 for c in found if c.hierarchy is not None and c.complete}
+
+
+def _point_out_hierarchies(schema, targets):
+    if names := [n for n in targets if getattr(schema[n], "hierarchy", None) is not None]:
+        warnings.warn(
+            f"the target {listed(names)} has a hierarchy, which is not used: every category of a target is a class",
+            UtilityWarning,
+            stacklevel=2,
+        )
+
+
 # What to do about columns of too many categories.
 _FEWER_LEVELS = "merge categories, drop the column, or declare it as an Identifier if it holds keys"
 
@@ -777,7 +798,9 @@ def _room(schema, targets):
     """Most bins and learned categories of a column, from public facts alone; refuse tables beyond the memory."""
     declared = {c.name: _size(c) for c in schema.columns if isinstance(c, Categorical | Boolean) and c.complete}
     grouped = grouped_columns(schema, targets)
-    known = {**declared, **dict.fromkeys(grouped, MOST_GROUPS + 2)}  # "other" and missing are alone
+    # "other" and missing are alone; of learned categories as many groups are made as there is room for
+    known = {**declared, **{name: MOST_GROUPS + 2 for name in grouped if name in declared}}
+    known.update(_sizes_of_hierarchies(schema, grouped))
     largest = sorted(known, key=declared.get, reverse=True)[:5]
     largest = ", ".join(f"{name!r} ({declared[name]})" for name in largest)
     for bins, categories in _ROOM:
@@ -798,7 +821,7 @@ def _room(schema, targets):
     levels = sum(size for name, size in known.items() if name not in targets)
     needed, memory = 8 * levels**2 * (_COPIES_OF_ALL + _COPIES_OF_CLASSES * classes), physical_memory()
     needed = max(needed, bytes_of_plan(len(sizes)))
-    needed = max(needed, bytes_of_profiles([declared[name] for name in grouped], len(schema)))
+    needed = max(needed, bytes_of_profiles([declared[n] for n in grouped if n in declared], len(schema)))
     if memory is not None and needed > memory:
         raise InvalidInputError(
             f"the fit would take about {needed / 2**30:.0f} GiB of memory, and this machine has "

@@ -3,11 +3,13 @@
 Tables of two columns with thousands of categories are noise in the main. So a column of many categories is modelled by
 groups of them: two-way tables are those of the groups, and the categories of a group follow their own counts. One
 release, `levels`, counts for each such column its categories, and each category together with a few cells of every
-other column: its profile. The groups join categories of similar profile, as far as it exceeds the noise. Everything
-after the release is a function of it and of public facts.
+other column: its profile. The groups join categories of similar profile, as far as it exceeds the noise. Of a column
+whose groups are declared (`hierarchy` of `Categorical`) it counts the categories alone. Everything after the release is
+a function of it and of public facts.
 
-Of columns of many declared categories, `levels` is a phase of the plan. How many categories a fit will learn is not
-public before it, so learned ones have no phase: the charge of the moments covers them (see `noise_with_levels`).
+Of columns of many declared categories, or of declared groups, `levels` is a phase of the plan. How many categories a
+fit will learn is not public before it, so learned ones without declared groups have no phase: the charge of the moments
+covers them (see `noise_with_levels`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from ..mechanisms import joint_histogram, split_histogram
 from ..tabular import Categorical, TableEncoder
 from ..tabular._frames import column_levels
-from ..tabular._level_groups import LevelGroups
+from ..tabular._level_groups import LevelGroups, declared_groups
 
 __all__ = [
     "MOST_GROUPS",
@@ -32,6 +34,7 @@ __all__ = [
     "groups_above_noise",
     "most_learned",
     "noise_with_levels",
+    "square_of_levels",
 ]
 
 # Declared categories of a column above which it is modelled by groups, and the most and fewest groups. Of learned ones
@@ -61,15 +64,29 @@ def groups_above_noise(ratio):
 
 
 def grouped_columns(schema, targets):
-    """Names of the columns that are modelled by groups of their categories: public facts alone."""
+    """Names of the columns that are modelled by groups of their categories: public facts alone.
+
+    They have declared groups, or many declared categories.
+    """
     return tuple(
         column.name
         for column in schema.columns
         if isinstance(column, Categorical)
-        and column.complete
         and column.name not in targets
-        and len(column.categories) > GROUPED_ABOVE
+        and (column.hierarchy is not None or (column.complete and len(column.categories) > GROUPED_ABOVE))
     )
+
+
+def square_of_levels(schema, columns):
+    """Square of the sensitivity of `levels` when a row joins: profiles of columns with declared groups are not counted.
+
+    Parameters
+    ----------
+    schema : Schema
+    columns : sequence of column names
+        Those that are grouped.
+    """
+    return sum(1.0 if schema[name].hierarchy is None else _COUNT_SQUARE for name in columns)
 
 
 def most_learned(n_learned, n_columns, room):
@@ -139,7 +156,8 @@ class LevelProfiles:
         self.blocks = {block.name: block for block in self.encoder.blocks_}
         self.columns, self.targets = columns, targets
         self._cells = {name: self._coarse(block) for name, block in self.blocks.items()}
-        self._pairs = [(name, other) for name in columns for other in self.blocks if other != name]
+        profiled = [name for name in columns if schema[name].hierarchy is None]
+        self._pairs = [(name, other) for name in profiled for other in self.blocks if other != name]
 
     def _coarse(self, block):
         """Cell of each level of a column: runs of levels of about equal mass, or number; "missing" is alone."""
@@ -161,7 +179,7 @@ class LevelProfiles:
 
     @property
     def weights(self):
-        """Weight of each table; their squares sum to 1 for each column that is grouped."""
+        """Weight of each table; their squares sum to 1 for each column with profiles (see `square_of_levels`)."""
         squares = [_COUNT_SQUARE] * len(self.columns)
         others = len(self.blocks) - 1
         n_targets = len(self.targets)
@@ -192,7 +210,8 @@ class LevelProfiles:
         most : int
             Most groups of a column, beside those of "other" and of missing values.
         room : dict of column name -> int, default=None
-            The same for single columns, in which the largest levels are alone in half of the groups.
+            The same for single columns, in which the largest levels are alone in half of the groups. Of declared
+            groups, which are kept otherwise, the smallest ones beyond it are joined.
 
         Returns
         -------
@@ -202,7 +221,10 @@ class LevelProfiles:
         sds = noise_sd / self.weights
         n_columns, found = len(self.columns), {}
         for i, name in enumerate(self.columns):
-            n = self.blocks[name].size
+            column, n = self.encoder.schema_[name], self.blocks[name].size
+            if column.hierarchy is not None:
+                found[name] = _of_hierarchy(column, posterior_sizes(tables[i], sds[i]), (room or {}).get(name))
+                continue
             profiles = [
                 (table.reshape(n, -1), sd)
                 for (of, _), table, sd in zip(self._pairs, tables[n_columns:], sds[n_columns:])
@@ -210,7 +232,7 @@ class LevelProfiles:
             ]
             own = (room or {}).get(name)
             limits = (most, 0) if own is None else (own, own // 2)
-            found[name] = _grouped(self.encoder.schema_[name], tables[i], sds[i], profiles, *limits)
+            found[name] = _grouped(column, tables[i], sds[i], profiles, *limits)
         return found
 
 
@@ -246,8 +268,25 @@ def _grouped(column, counts, sd, profiles, most, n_alone):
     group = np.empty(len(levels), dtype=np.int64)
     group[own] = rank[labels]
     group[alone] = len(first) + np.arange(np.count_nonzero(alone))
+    return _with_sizes(group, sizes)
+
+
+def _with_sizes(group, sizes):
     mass = sizes / max(sizes.sum(), 1e-12)
     return LevelGroups(tuple(group.tolist()), tuple(mass.tolist()))
+
+
+def _of_hierarchy(column, sizes, most=None):
+    """Declared groups of the levels of a column; of more than `most`, the smallest by released sizes are joined."""
+    group, n_categories = np.array(declared_groups(column)), len(column.categories)
+    n_groups = len(np.unique(group[:n_categories]))
+    if most is not None and n_groups > most:
+        totals = np.bincount(group[:n_categories], sizes[:n_categories])
+        rank = np.empty(n_groups, dtype=np.int64)
+        rank[np.argsort(-totals, kind="stable")] = np.arange(n_groups)
+        group[:n_categories] = np.minimum(rank[group[:n_categories]], most - 1)
+        group[n_categories:] += most - n_groups
+    return _with_sizes(group, sizes)
 
 
 def _clusters(places, weights, most, n_alone=0):

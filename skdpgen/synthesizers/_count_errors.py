@@ -15,7 +15,7 @@ from .._types import BoundedSum, unit_of
 from ..accounting import PlannedCounts
 from ..data.frame_codec import FrameCodec
 from ..data.frames import SEEN, correlation_over_noise, plan_bins, plan_tables, prefers_scores
-from ..data.level_groups import error_of_a_level, grouped_columns, groups_above_noise
+from ..data.level_groups import error_of_a_level, grouped_columns, groups_above_noise, square_of_levels
 from ..data.rows_per_unit import OpenUnit
 from ..data.scores import Scores, score_moments
 from ..mechanisms import selection_threshold
@@ -23,7 +23,7 @@ from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._binning import fine_grid
 from ..tabular._learning import enough_rows
-from ..tabular._level_groups import LevelGroups
+from ..tabular._level_groups import LevelGroups, declared_groups
 
 __all__ = ["RESPENT", "CountErrors", "PlannedTable", "count_errors", "joint_sd", "smallest_kept", "weighs_units"]
 
@@ -125,7 +125,8 @@ def _with_grouped(errors, codec, noise, neighboring):
     grouped = codec.encoder.groups_
     if not grouped or "levels" not in noise:
         return errors
-    of_level = error_of_a_level(joint_sd(len(grouped), noise["levels"], neighboring))
+    square = square_of_levels(codec.encoder.schema_, grouped)
+    of_level = error_of_a_level(joint_sd(square, noise["levels"], neighboring))
     at = [block.name in grouped for block in codec.blocks]
     return replace(errors, one_way=np.where(at, of_level, errors.one_way))
 
@@ -185,7 +186,7 @@ def _error_of_a_bin(binning, n_columns, noise, neighboring):
 
 
 def joint_sd(n_columns, noise_multiplier, neighboring):
-    """Noise of one count of a histogram over several columns, in rows."""
+    """Noise of one count of weight 1 of a histogram over several columns, in rows; of weights, their squares sum up."""
     return noise_multiplier * _sensitivity(n_columns, neighboring)
 
 
@@ -320,10 +321,13 @@ class PlannedTable:
         return codec, count_errors(codec, noise, neighboring, n_rows, importance, **options)
 
     def _assumed_groups(self, schema, visible):
-        """Groups of declared levels, as many as the fit would make."""
+        """Groups of declared levels, as many as the fit would make, and declared groups."""
         groups = {}
         for name in grouped_columns(self.schema, self.targets):
             n = _size(schema[name])
+            if schema[name].hierarchy is not None:
+                groups[name] = LevelGroups(tuple(declared_groups(schema[name])), (1 / n,) * n)
+                continue
             at = np.arange(n) * min(groups_above_noise(visible), n) // n
             groups[name] = LevelGroups(tuple(at.tolist()), (1 / n,) * n)
         return groups
@@ -335,7 +339,8 @@ class PlannedTable:
         if isinstance(column, Categorical):
             size = ASSUMED_CLASSES if column.name in self.targets else ASSUMED_CATEGORIES
             names = tuple(map(str, range(size)))
-            return Categorical(column.name, categories=names, other="other", missing=column.missing)
+            facts = {"missing": column.missing, "hierarchy": column.hierarchy}
+            return Categorical(column.name, categories=names, other="other", **facts)
         if isinstance(column, Datetime):
             return replace(column, bounds=("2000-01-01", "2029-12-31"))
         return Numeric(column.name, (0, 1000), missing=column.missing)

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -368,6 +369,24 @@ class Categorical:
     ordered : bool, default=False
         Whether the order of `categories` has a meaning: decoded columns are then ordered categoricals. Needs declared
         categories and excludes `other`, which has no place in the order.
+    hierarchy : mapping of str to sequence of categories, or int, default=None
+        Public groups of categories, by which fits model the column: group name -> its categories, each category in
+        exactly one group; or a number of characters, and categories that share so many first ones are a group (so may
+        learned ones). Groups that are given by name declare the categories too, where `categories` is None. None: fits
+        release groups of columns of many categories. The attribute is a tuple of pairs, or the number.
+
+    Raises
+    ------
+    SchemaError
+        The facts contradict one another, or one of them is of the wrong type.
+
+    Examples
+    --------
+    >>> from skdpgen.tabular import Categorical
+    >>> Categorical("diagnosis", hierarchy={"circulatory": ["I10", "I21"], "digestive": ["K29"]}).categories
+    ('I10', 'I21', 'K29')
+    >>> Categorical("diagnosis", hierarchy=1)  # the codes are learned, and "I10" and "I21" are in one group
+    Categorical(name='diagnosis', categories=None, missing=False, other=None, dtype=None, ordered=False, hierarchy=1)
     """
 
     name: str | int = field(kw_only=False)
@@ -376,12 +395,17 @@ class Categorical:
     other: str | int | float | None = None
     dtype: str | None = None
     ordered: bool = False
+    hierarchy: tuple | int | None = None
 
     def __post_init__(self):
         _check_common(self)
+        object.__setattr__(self, "hierarchy", self._checked_hierarchy())
+        if self.categories is None and isinstance(self.hierarchy, tuple):
+            object.__setattr__(self, "categories", tuple(c for _, members in self.hierarchy for c in members))
         self._check_order()
         if self.categories is not None:
             object.__setattr__(self, "categories", self._checked_categories())
+            self._check_members()
         object.__setattr__(self, "other", plain_value(self.other))
         values = self.values or ()
         if self.other is not None and (family(self.other) is None or self.other in (self.categories or ())):
@@ -428,6 +452,47 @@ class Categorical:
         if self.dtype not in (None, "category"):
             _fail(self, f"ordered=True contradicts dtype {self.dtype!r}: the column that comes back is categorical")
         object.__setattr__(self, "dtype", "category")
+
+    def _checked_hierarchy(self):
+        given = plain_value(self.hierarchy)
+        if given is None:
+            return None
+        if isinstance(given, int) and not isinstance(given, bool):
+            if given < 1:
+                _fail(self, f"hierarchy must be at least 1 character of a category; got {given}")
+            return given
+        if not isinstance(given, Mapping | tuple):
+            _fail(
+                self,
+                "hierarchy must map the names of groups to their categories, or be a number of first characters; got "
+                f"{type(given).__name__}",
+            )
+        pairs = tuple(given.items()) if isinstance(given, Mapping) else given
+        if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            _fail(self, "hierarchy must map the name of one group at least to its categories")
+        for name, members in pairs:
+            if not isinstance(name, str):
+                _fail(self, f"hierarchy: the name of a group must be text; got {name!r}")
+            if isinstance(members, str) or not np.iterable(members) or not len(tuple(members)):
+                _fail(self, f"hierarchy: the group {name!r} must be a sequence of categories; got {members!r}")
+        if len({name for name, _ in pairs}) < len(pairs):
+            _fail(self, f"hierarchy: two groups are named {_first_twice([name for name, _ in pairs])!r}")
+        return tuple((name, tuple(map(plain_value, members))) for name, members in pairs)
+
+    def _check_members(self):
+        """Whether every category is in exactly one group that is given by name."""
+        if not isinstance(self.hierarchy, tuple):
+            return
+        group = {}
+        for name, members in self.hierarchy:
+            for value in members:
+                if family(value) is None or value not in self.categories:
+                    _fail(self, f"hierarchy: {value!r} of the group {name!r} is not one of the categories")
+                if value in group:
+                    _fail(self, f"hierarchy: {value!r} is in the groups {group[value]!r} and {name!r}")
+                group[value] = name
+        if absent := [value for value in self.categories if value not in group]:
+            _fail(self, f"hierarchy: no group has {', '.join(map(repr, absent[:5]))}{', ...' * (len(absent) > 5)}")
 
     def _checked_categories(self):
         if isinstance(self.categories, str) or not np.iterable(self.categories):
@@ -630,6 +695,8 @@ def column_to_dict(column) -> dict:
     fields = {key: value for key, value in fields.items() if value is not None or key in ("bounds", "categories")}
     if not fields.get("ordered", True):
         del fields["ordered"]
+    if isinstance(groups := fields.get("hierarchy"), tuple):
+        fields["hierarchy"] = {group: list(members) for group, members in groups}
     fields = {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}
     return {"name": column.name, "kind": kind, **fields}
 

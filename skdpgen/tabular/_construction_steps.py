@@ -282,7 +282,8 @@ class Looked(_Step):
     def facts(self, columns):
         key, dependent = columns[self.lookup.key], columns[self.lookup.dependent]
         if isinstance(key, Numeric) or not key.complete:
-            columns[key.name] = Categorical(key.name, tuple(self.lookup.table), missing=key.missing, dtype=key.dtype)
+            facts = {"missing": key.missing, "dtype": key.dtype, "hierarchy": getattr(key, "hierarchy", None)}
+            columns[key.name] = Categorical(key.name, tuple(self.lookup.table), **facts)
         columns[dependent.name] = _with_values(dependent, list(self.lookup.table.values()))
         if absent := [value for value in columns[key.name].values if value not in self.lookup.table]:
             raise ValueError(f"the constraint {self.text!r} maps no value {absent[0]!r}, which {key.name!r} may have")

@@ -8,7 +8,23 @@ from numbers import Real
 
 import numpy as np
 
-__all__ = ["LevelGroups"]
+__all__ = ["LevelGroups", "declared_groups"]
+
+
+def declared_groups(column) -> list:
+    """Return the group of each level of a complete column with a `hierarchy`, numbered by their first levels.
+
+    "Other" and missing values are groups by themselves. With a number of characters, categories that are not text count
+    as they are written: of learned ones, only released names decide.
+    """
+    if isinstance(column.hierarchy, int):
+        names = [str(value)[: column.hierarchy] for value in column.categories]
+    else:
+        of = {value: name for name, members in column.hierarchy for value in members}
+        names = [of[value] for value in column.categories]
+    number = {name: k for k, name in enumerate(dict.fromkeys(names))}
+    n_alone = (column.other is not None) + column.missing
+    return [*map(number.get, names), *range(len(number), len(number) + n_alone)]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,298 @@
+"""Declared groups of categories: what is counted for them, what it costs, and models made of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity
+from _watched import Queries
+
+from skdpgen import DPSGD, DPVAESynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema, load
+from skdpgen.data import frames
+from skdpgen.data.level_groups import LevelProfiles, grouped_columns, square_of_levels
+from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
+from skdpgen.generators.product_mixture import fit_tables
+from skdpgen.mechanisms import add_gaussian, exact_value
+from skdpgen.metrics import two_way_tvd
+from skdpgen.tabular import Binning, Boolean, Categorical, Numeric, TableEncoder
+from skdpgen.testing import seeded_noise
+from skdpgen.utils.noise import make_noise_generator
+from skdpgen.utils.watching import replay_releases
+
+N_CHAPTERS, N_CODES = 20, 400
+CODES = tuple(f"{chr(65 + k % N_CHAPTERS)}{k // N_CHAPTERS:02d}" for k in range(N_CODES))
+CHAPTERS = {f"chapter {letter}": [c for c in CODES if c[0] == letter] for letter in sorted({c[0] for c in CODES})}
+# one column of declared groups, one that is grouped by profiles, and others
+SCHEMA = Schema(
+    [
+        Categorical("code", CODES, other="another", missing=True, hierarchy=CHAPTERS),
+        Categorical("town", tuple(f"t{i}" for i in range(200))),
+        Numeric("age", (0, 99), integer=True),
+        Boolean("sick"),
+    ]
+)
+
+
+def _rows(n, seed=0):
+    """Age and sickness depend on the chapter of a code alone."""
+    rng = np.random.default_rng(seed)
+    at = rng.choice(N_CODES, n, p=np.random.default_rng(9).dirichlet(np.full(N_CODES, 0.5)))
+    chapter = at % N_CHAPTERS
+    return pd.DataFrame(
+        {
+            "code": np.array(CODES, dtype=object)[at],
+            "town": [f"t{i}" for i in rng.integers(0, 200, n)],
+            "age": np.clip(rng.normal(15 + 3.5 * chapter, 6), 0, 99).astype(int),
+            "sick": rng.random(n) < np.where(chapter % 3 == 0, 0.9, 0.1),
+        }
+    )
+
+
+def _profiles(targets=("sick",)):
+    columns = grouped_columns(SCHEMA, targets)
+    assert columns == ("code", "town")
+    return LevelProfiles(SCHEMA, {"age": Binning.equal_width(SCHEMA["age"])}, columns, targets)
+
+
+def _fit(frame, epsilon, schema, model=MomentSynthesizer, n_iter=40, **options):
+    watch = Queries()
+    with pytest.MonkeyPatch.context() as patch, seeded_noise(3, quiet=True), replay_releases(watch):
+        patch.setitem(fit_tables.__kwdefaults__, "n_iter", n_iter)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UtilityWarning)
+            return model(epsilon, random_state=0, schema=schema, **options).fit(frame), watch
+
+
+def _groups(synth, name="code"):
+    return synth.model_.codec.encoder.groups_[name]
+
+
+def _members(synth, name="code"):
+    encoder = synth.model_.codec.encoder
+    return [set(group) if isinstance(group, tuple) else {group} for group in encoder.blocks_[0].levels]
+
+
+def _n_learned(synth, name):
+    return len(synth.model_.codec.encoder.schema_[name].categories)
+
+
+# ---- what is declared ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"hierarchy": 0}, "at least 1 character"),
+        ({"hierarchy": -2}, "at least 1 character"),
+        ({"hierarchy": True}, "got bool"),
+        ({"hierarchy": 1.5}, "got float"),
+        ({"hierarchy": "abc"}, "got str"),
+        ({"hierarchy": ["a", "b"]}, "got list"),
+        ({"hierarchy": {}}, "one group at least"),
+        ({"hierarchy": (("x", ("a", "b"), 3),)}, "one group at least"),
+        ({"hierarchy": (("x", ("a",)), ("x", ("b",)))}, "two groups are named 'x'"),
+        ({"hierarchy": {1: ["a", "b"]}}, "name of a group must be text; got 1"),
+        ({"hierarchy": {"x": "ab"}}, "'x' must be a sequence"),
+        ({"hierarchy": {"x": 3}}, "'x' must be a sequence"),
+        ({"hierarchy": {"x": ["a", "b"], "y": []}}, "'y' must be a sequence"),
+        ({"hierarchy": {"x": ["a", "b"], "y": ["b"]}}, "'b' is in the groups 'x' and 'y'"),
+        ({"hierarchy": {"x": ["a", "a", "b"]}}, "'a' is in the groups 'x' and 'x'"),
+        ({"hierarchy": {"x": ["a", "b", "c"]}}, "'c' of the group 'x' is not one of the categories"),
+        ({"hierarchy": {"x": ["a", "b", None]}}, "None of the group 'x' is not one of the categories"),
+        ({"hierarchy": {"x": ["a", ["b"]]}}, "not one of the categories"),
+        ({"hierarchy": {"x": ["a", "b", "rest"]}, "other": "rest"}, "'rest' of the group 'x' is not one"),
+        ({"hierarchy": {"x": ["a"]}}, "no group has 'b'"),
+        ({"hierarchy": {"x": ["a", "a"]}, "categories": None}, "'a' stands twice"),
+        ({"hierarchy": {"x": ["a", 1]}, "categories": None}, "mixed types"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_with_its_reason(facts, message):
+    with pytest.raises(SchemaError, match=message):
+        Categorical("c", **{"categories": ("a", "b"), **facts})
+
+
+def test_groups_declare_categories_and_a_schema_keeps_them(tmp_path):
+    column = Categorical("code", hierarchy=CHAPTERS, missing=True)
+    assert column.categories == tuple(c for codes in CHAPTERS.values() for c in codes)
+    assert column == Categorical("code", column.categories, hierarchy=CHAPTERS, missing=True)
+    numbers = Categorical("naics", np.array([111, 112, 236]), hierarchy={"farms": np.array([111, 112]), "works": [236]})
+    assert all(type(value) is int for _, members in numbers.hierarchy for value in members)
+    schema = Schema([column, numbers, Categorical("town", hierarchy=np.int64(2)), Boolean("sick")])
+    schema.save(tmp_path / "schema.json")
+    for again in (Schema.load(tmp_path / "schema.json"), Schema.from_dict(json.loads(json.dumps(schema.to_dict())))):
+        assert again == schema
+        assert hash(again) == hash(schema)
+        assert repr(again["code"]) == repr(column)
+    assert schema.to_dict()["columns"][0]["hierarchy"] == CHAPTERS
+    assert schema.to_dict()["columns"][2]["hierarchy"] == 2
+    assert "hierarchy" not in Schema([Categorical("ward")]).to_dict()["columns"][0]
+    assert schema.incomplete == ("town",)
+    declared = Schema.from_kinds(_rows(2)).declare("code", hierarchy=CHAPTERS)
+    assert declared["code"].complete
+    for bad in ("2.5", "[]", '{"x": 3}', '[["x", ["a"]]]'):
+        text = '{"columns": [{"name": "c", "kind": "categorical", "categories": ["a"], "hierarchy": BAD}]}'
+        with pytest.raises(SchemaError, match="'c': hierarchy"):
+            Schema.from_json(text.replace("BAD", bad))
+
+
+# ---- what is released ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_sensitivity_is_attained_not_exceeded_and_lower_than_with_profiles(relation):
+    profiles, base = _profiles(), _rows(30)
+    rows = [_rows(12, seed=3).iloc[[i]] for i in (0, 2, 5, 6, 7)]
+    joined = [pd.concat([base, row], ignore_index=True) for row in rows]
+    pairs = [(base, one) for one in joined] if relation == "add_or_remove_one" else list(itertools.pairwise(joined))
+    assert_sensitivity(profiles.query, pairs, attained=pairs, relation=relation)
+    assert profiles.query(base).add_or_remove_one == pytest.approx(1.4**0.5)
+    assert square_of_levels(SCHEMA, profiles.columns) == pytest.approx(1.4)
+
+
+def test_only_the_categories_of_declared_groups_are_counted():
+    query, columns = _profiles().query(_rows(50)), ("town",)
+    alone = LevelProfiles(SCHEMA, {"age": Binning.equal_width(SCHEMA["age"])}, columns, ("sick",)).query(_rows(50))
+    assert query.value.size == alone.value.size + N_CODES + 2
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_noise_is_at_its_scale(relation):
+    query = _profiles().query(_rows(30))
+    rng = make_noise_generator("fast")
+    released = np.stack([add_gaussian(query, 1.7, rng, relation) for _ in range(25)])
+    sd = 1.7 * query.sensitivity(relation) / np.broadcast_to(query.weights, query.value.shape)
+    assert_noise_at_scale(released - exact_value(query), sd)
+
+
+@pytest.mark.parametrize("hierarchy", [CHAPTERS, 1])
+def test_groups_of_a_fit_are_the_declared_ones(hierarchy, tmp_path):
+    schema = SCHEMA.declare("code", hierarchy=hierarchy).select(["code", "age", "sick"])
+    synth, watch = _fit(_rows(4_000).drop(columns="town"), 4.0, schema, target="sick")
+    assert _members(synth) == [*map(set, CHAPTERS.values()), {"another"}, {None}]
+    assert sum(_groups(synth).mass) == pytest.approx(1)
+    # the release of the categories is all of `levels`
+    noise = synth.plan(_rows(4_000).drop(columns="town")).noise_multipliers["levels"]
+    query = next(q for q in watch.queries if q.noise_multiplier == noise).bounded_sum
+    assert query.value.size == N_CODES + 2
+    column = next(c for c in synth.summary_.columns if c.name == "code")
+    assert column.count_error == pytest.approx(noise)  # as of a count of weight 1
+    synth.save(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    assert again.model_.codec.encoder.schema_ == synth.model_.codec.encoder.schema_
+    assert str(again.summary_) == str(synth.summary_)
+    assert set(again.sample(60, given={"code": ["A01", "B02"]})["code"]) == {"A01", "B02"}
+
+
+def test_declared_groups_cost_nothing():
+    frame = _rows(500)
+    plans = [
+        MomentSynthesizer(2.0, schema=schema, target="sick").plan(frame).noise_multipliers
+        for schema in (SCHEMA, SCHEMA.declare("code", hierarchy=None))
+    ]
+    assert plans[0] == plans[1]
+    text = str(MomentSynthesizer(2.0, schema=SCHEMA, target="sick").plan(frame))
+    assert "levels" in text
+    books = PrivacyAccountant(2.0)
+    synth, watch = _fit(frame, 2.0, SCHEMA, accountant=books, target="sick", n_iter=2)
+    assert sorted(q.noise_multiplier for q in watch.queries) == sorted(plans[0].values())
+    assert books.epsilon_spent() == pytest.approx(2.0, rel=1e-3)
+    assert next(c for c in synth.card_["columns"] if c["name"] == "code")["hierarchy"] == CHAPTERS
+
+
+def test_few_categories_may_have_declared_groups():
+    schema = Schema([Categorical("code", ("a1", "a2", "b1"), hierarchy=1), Boolean("sick")])
+    frame = pd.DataFrame({"code": ["a1", "a2", "b1", "a1"] * 100, "sick": [True, True, False, True] * 100})
+    synth, _ = _fit(frame, 9.0, schema)
+    assert synth.card_.charges[0].label == "MomentSynthesizer: rows, levels, moments"
+    rows = synth.sample(400, random_state=0)
+    assert rows["sick"][rows["code"].str[0] == "a"].mean() > rows["sick"][rows["code"] == "b1"].mean() + 0.7
+    assert (rows["code"] == "a1").mean() == pytest.approx(0.5, abs=0.1)
+
+
+# ---- learned categories ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_learned_categories_are_grouped_by_their_released_names(relation):
+    frame, schema = _rows(20_000), Schema([Categorical("code", hierarchy=1, missing=True)])
+    synth, watch = _fit(frame, 20.0, schema, neighboring=relation)
+    noise = synth.plan(frame).noise_multipliers
+    assert synth.accountant_.charges[0].label.startswith("MomentSynthesizer: schema, categories, ranges, bins, levels")
+    kept = synth.model_.codec.encoder.schema_["code"].categories
+    assert 200 < len(kept) <= N_CODES
+    *groups, other, missing = _members(synth)
+    assert {c[0] for c in kept} == {min(group)[0] for group in groups}
+    assert all(len({c[0] for c in group}) == 1 for group in groups)
+    assert (other, missing) == ({"other"}, {None})
+    assert set().union(*groups) == set(kept)
+    # of one share: `categories`, then `levels` of the code and of the town, whose learned categories have profiles
+    _, query = [q.bounded_sum for q in watch.queries if q.noise_multiplier == noise["levels"]]
+    assert len(synth.model_.codec.encoder.groups_) == 1 + (_n_learned(synth, "town") > 200)
+    square = 0.4 + (_n_learned(synth, "town") > 200)
+    assert query.sensitivity(relation) == pytest.approx((square * (2 if relation == "replace_one" else 1)) ** 0.5)
+
+
+@pytest.mark.parametrize("values", [[111, 112, 236, 237], [1.5, 2.5, 10.0, 11.5], ["111", "112", "236", "2"]])
+def test_no_learned_value_can_stop_a_fit_after_the_charge(values):
+    frame = pd.DataFrame({"code": pd.Series(values * 500, dtype=object), "sick": [True, False] * 1000})
+    synth, _ = _fit(frame, 30.0, Schema([Categorical("code", hierarchy=2)]), n_iter=2)
+    kept = synth.model_.codec.encoder.schema_["code"].categories
+    assert len(kept) == 4
+    labels = [{str(value)[:2] for value in group} for group in _members(synth)[:-1]]
+    assert all(len(found) == 1 for found in labels)
+    nothing, _ = _fit(frame.head(3), 0.1, Schema([Categorical("code", hierarchy=2)]), n_iter=2)
+    assert set(nothing.sample(5)["code"].dropna()) <= {*kept, "other", -1}
+
+
+def test_more_learned_groups_than_there_is_room_for_are_joined(monkeypatch):
+    monkeypatch.setattr(frames, "_ROOM", ((16, 6),))
+    synth, _ = _fit(_rows(8_000), 60.0, Schema([Categorical("code", hierarchy=1, missing=True)]), n_iter=2)
+    groups = _groups(synth)
+    assert groups.n_groups == 6 + 2  # "other" and missing values are alone
+    sizes = np.bincount(groups.group, groups.mass)[:6]
+    alone = [len({c[0] for c in group}) for group in _members(synth)[:6]]
+    assert alone == [1, 1, 1, 1, 1, N_CHAPTERS - 5]
+    assert min(sizes[:5]) == pytest.approx(sizes[4])  # the largest are alone, in the order of their size
+
+
+def test_models_without_tables_group_too():
+    training = DPSGD(2, 0.1, warm_start_steps=0)
+    schema = SCHEMA.select(["code", "sick"])
+    synth, _ = _fit(_rows(300)[["code", "sick"]], 8.0, schema, DPVAESynthesizer, n_components=2, training=training)
+    assert _members(synth)[:-2] == [*map(set, CHAPTERS.values())]
+    synth, _ = _fit(_rows(300)[["code", "sick"]], 8.0, schema, P3GMSynthesizer, n_iter=2)
+    assert _groups(synth).n_groups == N_CHAPTERS + 2
+
+
+# ---- before the charge -----------------------------------------------------------------------------------------------
+def test_a_target_is_not_grouped_and_a_warning_says_so():
+    schema = Schema([Categorical("code", ("a1", "a2", "b1"), hierarchy=1), Boolean("sick")])
+    frame = pd.DataFrame({"code": ["a1", "a2", "b1"] * 20, "sick": [True, False, True] * 20})
+    with pytest.warns(UtilityWarning, match="'code' has a hierarchy, which is not used"):
+        MomentSynthesizer(5.0, schema=schema, target="code").plan(frame)
+
+
+def test_groups_beyond_memory_are_refused_before_the_charge():
+    codes = tuple(f"s{i}" for i in range(30_000))
+    books, schema = PrivacyAccountant(1.0), Schema([Categorical("street", codes, hierarchy=9), Boolean("sick")])
+    with pytest.raises(InvalidInputError, match=r"the columns with the most levels are 'street' \(30000\)"):
+        MomentSynthesizer(schema=schema, accountant=books).fit(pd.DataFrame({"street": ["s1"], "sick": [True]}))
+    assert not books.charges
+
+
+def test_an_encoder_keeps_categories_apart():
+    schema = Schema([Categorical("code", ("a1", "a2", "b1"), hierarchy=1)])
+    assert TableEncoder(schema).fit().blocks_[0].levels == ("a1", "a2", "b1")
+
+
+# ---- quality ---------------------------------------------------------------------------------------------------------
+def test_declared_groups_carry_what_codes_have_in_common():
+    """Of 400 codes in 20 chapters, at epsilon 1; groups that are found by noisy profiles lose half of it or more."""
+    schema, frame = SCHEMA.select(["code", "age", "sick"]), _rows(40_000).drop(columns="town")
+    schema = schema.declare("code", other=None, missing=False)
+    distances = []
+    for facts in ({"hierarchy": CHAPTERS}, {"hierarchy": None}):
+        rows = _fit(frame, 1.0, schema.declare("code", **facts), n_iter=400)[0].sample(40_000, random_state=0)
+        pair = [table.assign(code=table["code"].str[0])[["code", "sick"]] for table in (frame, rows)]
+        distances.append(two_way_tvd(*pair))
+    assert distances[0] < 0.02
+    assert distances[0] < 0.5 * distances[1]
