@@ -88,7 +88,8 @@ def build_report(
         Real rows that were not fitted, to test on; None holds out a third of `real`, which the synthesizer may have
         seen, and the page says so.
     classifier : classifier or regressor, default=None
-        None is histogram gradient boosting.
+        None is histogram gradient boosting. Of a target of numbers: several regressors, as `tstr_regression` takes
+        them; None is also ridge regression, and a random forest whose trees have 5,000 rows at most.
     title : str
     max_rows : int, default=20000
         Largest number of rows used of each table, drawn at random if there are more; the page says so.

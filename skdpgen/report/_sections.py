@@ -370,14 +370,18 @@ class Sections:
         if kind == "category":
             named, guess, found = "accuracy", "commonest class", of_classes(*tables, target, classifier)
         else:
-            named, guess = "R squared", "mean"
+            guess = "mean"
             found = of_numbers(*map(self._float(target), tables), target, classifier)
-            self.add("tstr_mae", _trained_on("mean absolute error", target, found, 1), found.synthetic[1], "0")
+            of = f" (mean of {len(found.each)} regressors)" if len(found.each) > 1 else ""
+            named = f"R squared{of}"
+            self.add("tstr_mae", _trained_on(f"mean absolute error{of}", target, found, 1), found.synthetic[1], "0")
             self.figures["tstr_mae_baseline"] = found.without[1]
         self.add("tstr_score", _trained_on(named, target, found, 0), found.synthetic[0], "1")
         self.figures["tstr_baseline"] = found.without[0]
+        for name, (score, error) in found.each.items():
+            self.figures |= {f"tstr_score_{name}": score, f"tstr_mae_{name}": error}
         note = f"trained on real {_three(found.real[0])}, {guess} {_three(found.without[0])}"
-        self.tile(f"{named} for {target}", found.synthetic[0], None, guess=note)
+        self.tile(f"{named.partition(' (')[0]} for {target}", found.synthetic[0], None, guess=note)
         return named, found.tables
 
     def notes(self):

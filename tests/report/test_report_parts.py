@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _pages import Page, chromium, needs_browser
+from sklearn.linear_model import Ridge
 from sklearn.metrics import mean_absolute_error, r2_score
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -19,10 +20,11 @@ from skdpgen.metrics._display_rows import count_marginal, log_ticks
 from skdpgen.report import build_report
 from skdpgen.report._charts import chart
 from skdpgen.report._columns import verdict
-from skdpgen.report._use import of_classes, of_numbers
+from skdpgen.report._use import _regressors, of_classes, of_numbers
 from skdpgen.report._values import combinations_section, lost_section
 
 pytest.importorskip("matplotlib")
+TREE_OF_NUMBERS = DecisionTreeRegressor(max_depth=3, random_state=0)
 TREE = DecisionTreeClassifier(max_depth=3, random_state=0)
 N_WIDE = 100
 
@@ -235,11 +237,45 @@ def test_a_number_is_predicted_with_r_squared_and_mean_absolute_error(small):
     assert scored.without[1] == pytest.approx((test["cost"] - train["cost"].mean()).abs().mean())
     assert scored.real != scored.synthetic
     report = build_report(*small, target="cost", classifier=model)
-    lines = rows_of(report.html, "Regression")
-    assert [line[0] for line in lines][2] == "no model: always the mean of the real rows"
-    assert float(lines[1][2]) == pytest.approx(report.figures["tstr_mae"], rel=1e-3)
-    assert float(lines[2][2]) == pytest.approx(report.figures["tstr_mae_baseline"], rel=1e-3)
+    (name, *scores), without = rows_of(report.html, "Regression")
+    assert name == "DecisionTreeRegressor"
+    made = report.figures["tstr_score"], report.figures["tstr_mae"]
+    assert [float(scores[1]), float(scores[3])] == pytest.approx(made, rel=1e-3)
+    assert without[0] == "no model: always the mean of the real rows"
+    assert float(without[3]) == pytest.approx(report.figures["tstr_mae_baseline"], rel=1e-3)
+    assert without[2] == without[4] == ""
     assert "mean absolute error, in units of cost" in report.html
+
+
+def test_several_regressors_are_beside_one_another_and_their_means_at_a_glance(small):
+    frame = small[0][["sex", "ward", "cost"]].dropna()
+    frame["cost"] = frame["cost"].rank(pct=True)
+    frame["other"] = frame["cost"] * 7
+    real, made = frame.iloc[::2], frame.iloc[1::2]
+    report = build_report(real, made.assign(cost=made["cost"].to_numpy()[::-1]), target="cost", test=made)
+    lines = {name: list(map(float, scores)) for name, *scores in rows_of(report.html, "Regression")[:-1]}
+    assert list(lines) == ["ridge", "random forest", "gradient boosting", "mean of the regressors"]
+    mean = lines.pop("mean of the regressors")
+    assert np.mean(list(lines.values()), axis=0) == pytest.approx(mean, rel=1e-3)
+    assert all(of_real > 0.5 > of_synthetic for of_real, of_synthetic, *_ in lines.values())  # it says nothing of cost
+    assert all(of_real < of_synthetic for _, _, of_real, of_synthetic in lines.values())
+    assert report.figures["tstr_score"] == pytest.approx(mean[1], rel=1e-3)
+    assert report.figures["tstr_mae_random_forest"] == pytest.approx(lines["random forest"][3], rel=1e-3)
+    text = words(report.html)
+    assert "R squared (mean of 3 regressors) of predicting cost" in text
+    assert "R squared for cost" in text
+    named = build_report(
+        real, made, target="cost", test=made, classifier={"a line": Ridge(), "a tree": TREE_OF_NUMBERS}
+    )
+    assert {"tstr_score_a line", "tstr_mae_a tree"} <= set(named.figures)
+
+
+def test_a_forest_of_many_rows_and_columns_has_a_bounded_cost():
+    forest = _regressors(40_000, 900)["random_forest"]
+    assert forest.max_samples * 40_000 == pytest.approx(5_000)
+    assert forest.max_features * 900 == pytest.approx(100)
+    small = _regressors(200, 0)["random_forest"]
+    assert (small.max_samples, small.max_features) == (1.0, 1 / 3)
 
 
 # ---- drawings ------------------------------------------------------------------------------------------------------
