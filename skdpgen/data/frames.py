@@ -191,7 +191,7 @@ class FrameRows:
         if len(targets) == len(schema):
             raise InvalidInputError("the frame has no column except the target: add columns to model")
         self.grouped = grouped_columns(schema, targets)
-        _point_out_hierarchies(schema, targets)
+        _point_out_hierarchies(table, schema, targets)
         self.most_bins, self.most_categories = _room(schema, targets)
         self.learned = tuple(
             c.name for c in schema.columns if isinstance(c, Categorical) and not c.complete and c.name not in targets
@@ -781,10 +781,16 @@ def _sizes_of_hierarchies(schema, columns):
     return {c.name: max(declared_groups(c)) + 1 for c in found if c.hierarchy is not None and c.complete}
 
 
-def _point_out_hierarchies(schema, targets):
-    if names := [n for n in targets if getattr(schema[n], "hierarchy", None) is not None]:
+def _point_out_hierarchies(table, seen, targets):
+    """Warn of declared groups that the model does not have, by public facts alone."""
+
+    def declared(schema, name):
+        return name in schema and getattr(schema[name], "hierarchy", None) is not None
+
+    if names := [n for n in table if declared(table, n) and (n in targets or not declared(seen, n))]:
         warnings.warn(
-            f"the target {listed(names)} has a hierarchy, which is not used: every category of a target is a class",
+            f"a hierarchy is not used: {listed(names)}. Every category of a target is a class, and a column that "
+            "constraints construct, or combine with others, has no groups of its own",
             UtilityWarning,
             stacklevel=2,
         )

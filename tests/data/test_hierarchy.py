@@ -264,11 +264,31 @@ def test_models_without_tables_group_too():
 
 
 # ---- before the charge -----------------------------------------------------------------------------------------------
-def test_a_target_is_not_grouped_and_a_warning_says_so():
+@pytest.mark.parametrize("options", [{"target": "code"}, {"constraints": ["determines(code, sick)"]}])
+def test_a_hierarchy_that_is_not_used_is_pointed_out_before_the_charge(options):
     schema = Schema([Categorical("code", ("a1", "a2", "b1"), hierarchy=1), Boolean("sick")])
     frame = pd.DataFrame({"code": ["a1", "a2", "b1"] * 20, "sick": [True, False, True] * 20})
-    with pytest.warns(UtilityWarning, match="'code' has a hierarchy, which is not used"):
-        MomentSynthesizer(5.0, schema=schema, target="code").plan(frame)
+    with pytest.warns(UtilityWarning, match="a hierarchy is not used: 'code'"):
+        MomentSynthesizer(5.0, schema=schema, **options).plan(frame)
+
+
+@pytest.mark.parametrize("hierarchy", [CHAPTERS, 1])
+def test_constraints_that_leave_the_column_as_it_is_hold_beside_groups(hierarchy):
+    schema = Schema([Categorical("code", hierarchy=hierarchy)])
+    rules = ["if sick: code == 'A01'", "if code == 'B02': age == 7"]
+    synth, _ = _fit(_rows(3_000).drop(columns="town"), 20.0, schema, constraints=rules, n_iter=2)
+    rows = synth.sample(500, random_state=0)
+    assert "code" in synth.model_.codec.encoder.groups_
+    assert (rows["code"][rows["sick"]] == "A01").all()
+    assert (rows["age"][rows["code"] == "B02"] == 7).all()
+
+
+def test_a_plan_knows_nothing_of_the_rows_and_states_errors_of_learned_groups():
+    schema = Schema([Categorical("code", hierarchy=1)])
+    many, few = _rows(500).drop(columns="town"), _rows(500).drop(columns="town").assign(code="A01")
+    plans = [MomentSynthesizer(4.0, schema=schema, target="sick").plan(frame) for frame in (many, few)]
+    assert str(plans[0]) == str(plans[1])
+    assert "levels" in plans[0].noise_multipliers
 
 
 def test_groups_beyond_memory_are_refused_before_the_charge():
