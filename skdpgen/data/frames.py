@@ -790,7 +790,7 @@ def _point_out_hierarchies(table, seen, targets):
     if names := [n for n in table if declared(table, n) and (n in targets or not declared(seen, n))]:
         warnings.warn(
             f"a hierarchy is not used: {listed(names)}. Every category of a target is a class, and a column that "
-            "constraints construct, or combine with others, has no groups of its own",
+            "constraints construct, or combine with others, has no groups",
             UtilityWarning,
             stacklevel=2,
         )

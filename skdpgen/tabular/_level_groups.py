@@ -64,6 +64,9 @@ class LevelGroups:
     def sample(self, codes, rng):
         """Draw one level for each group code, by its probability.
 
+        The rows of a group have stratified uniforms, in a random order: the level of a row has its probability, and the
+        shares of the levels in all rows vary less than those of independent draws.
+
         Parameters
         ----------
         codes : array of int of shape (n_rows,)
@@ -78,7 +81,7 @@ class LevelGroups:
         total = np.concatenate([[0.0], np.cumsum(mass[order])])
         ends = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=self.n_groups))])
         low, high = total[ends[codes]], total[ends[codes + 1]]
-        found = np.searchsorted(total, low + rng.random(len(codes)) * (high - low), side="right") - 1
+        found = np.searchsorted(total, low + _stratified(codes, rng) * (high - low), side="right") - 1
         return order[np.clip(found, ends[codes], ends[codes + 1] - 1)]
 
     def given(self, shares):
@@ -115,3 +118,12 @@ class LevelGroups:
         if len(mass) != len(group):
             raise ValueError("groups and probabilities of levels do not match in length")
         return cls(group, mass)
+
+
+def _stratified(codes, rng):
+    """Uniform numbers, of which those of the n rows of a code lie in one n-th of [0, 1) each."""
+    n_rows = np.bincount(codes)
+    order = np.lexsort((rng.random(len(codes)), codes))
+    rank = np.empty(len(codes), dtype=np.int64)
+    rank[order] = np.arange(len(codes)) - np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
+    return (rank + rng.random(len(codes))) / n_rows[codes]

@@ -142,6 +142,20 @@ def test_drawn_levels_follow_their_shares_and_a_level_without_any_is_never_drawn
     assert set(cut.sample(np.array([0, 0, 2, 2]), np.random.default_rng(1)).tolist()) == {0, 5}
 
 
+def test_drawn_shares_vary_less_than_independent_draws_and_follow_no_order_of_rows():
+    groups, codes = LevelGroups((0, 1, 0, 0), (0.3, 0.4, 0.2, 0.1)), np.array([0, 0, 1] * 1000)
+    drawn = [groups.sample(codes, np.random.default_rng(seed)) for seed in range(30)]
+    counts = np.array([np.bincount(found, minlength=4) for found in drawn])
+    np.testing.assert_allclose(counts, np.broadcast_to([1000, 1000, 2000 / 3, 1000 / 3], counts.shape), atol=1.001)
+    first = np.mean([found[:600][codes[:600] == 0] == 0 for found in drawn])
+    assert first == pytest.approx(0.5, abs=0.02)
+    pairs = np.mean([(found[codes == 0][:-1] == 0) & (found[codes == 0][1:] == 0) for found in drawn])
+    assert pairs == pytest.approx(0.25, abs=0.01)
+    alone = [groups.sample([0], np.random.default_rng(seed))[0] for seed in range(3000)]
+    np.testing.assert_allclose(np.bincount(alone, minlength=4) / 3000, [0.5, 0, 1 / 3, 1 / 6], atol=0.03)
+    assert groups.sample(np.zeros(0, dtype=np.int16), np.random.default_rng(0)).shape == (0,)
+
+
 @pytest.fixture(scope="module")
 def fitted():
     steps = fit_tables.__kwdefaults__["n_iter"]
