@@ -43,6 +43,7 @@ from ..utils.validation import (
 from ._callbacks import ParameterAverage
 from ._dp_net import DPNet, check_template
 from ._networks import mlp
+from ._parameters import check_made, check_sizes
 
 __all__ = ["ClassifierModule", "DPNetClassifier"]
 
@@ -64,7 +65,7 @@ class ClassifierModule(nn.Module):
 
     def __init__(self, n_features, n_classes, hidden_layer_sizes=(100,)):
         super().__init__()
-        self.layers = mlp(n_features, hidden_layer_sizes, n_classes)
+        self.layers = mlp(n_features, check_sizes("hidden_layer_sizes", hidden_layer_sizes), n_classes)
 
     def forward(self, X):
         """Logits of rows of shape (batch, n_features)."""
@@ -256,7 +257,7 @@ class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
             raise ValueError(f'"bounds": {share:g} of budget_split leaves nothing for the network: lower it')
         phases.append(Phase("network", left, steps=self.steps, sampling_rate=self.sampling_rate))
         # refuse, before the charge, a network that cannot be trained with any classes
-        check_template(self.net)
+        check_template(self.net, nn.CrossEntropyLoss)
         n_classes = 2 if declared is None else len(declared)
         trial = self._make_net(X.shape[1], n_classes, None)
         trial.check(np.zeros((2, X.shape[1]), dtype=np.float32), np.zeros(2, dtype=np.int64))
@@ -307,6 +308,7 @@ class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
         else:
             if tuple(self.hidden_layer_sizes) != (100,):
                 raise ValueError("hidden_layer_sizes belongs to the default network: leave it out with net=")
+            check_made(self.net, ("n_features", "n_classes"), ClassifierModule)
             net = clone(self.net)
         return net.set_params(
             criterion=nn.CrossEntropyLoss,

@@ -17,6 +17,7 @@ from ..dpsgd._seeding import SecretGenerators, check_generators, torch_lock, tor
 from ..dpsgd._units import unit_codes
 from ..utils.noise import make_noise_generator
 from ._callbacks import Checkpoint, FitBlocks, check_checkpoint, load_checkpoint
+from ._parameters import check_net
 
 __all__ = ["DPNet", "PerExampleLoss", "check_template"]
 
@@ -28,6 +29,7 @@ _REFUSED = {
     "compile": "gradients of single records are found through hooks, which a compiled module does not call",
     "iterator_train__batch_size": "batches are drawn by Poisson sampling at the plan's sampling_rate",
 }
+_OTHER_LOADER = "iterator_train must be PoissonLoader: the cost of the plan holds for its batches alone"
 
 
 class PerExampleLoss(nn.Module):
@@ -168,7 +170,11 @@ class DPNet(NeuralNet):
     def initialize_optimizer(self, *args, **kwargs):
         """As skorch, refusing optimisers that evaluate the loss themselves (LBFGS)."""
         check_optimizer(self.optimizer)
-        return super().initialize_optimizer(*args, **kwargs)
+        try:
+            return super().initialize_optimizer(*args, **kwargs)
+        except (TypeError, ValueError) as error:  # torch names no parameter of the net
+            name = getattr(self.optimizer, "__name__", self.optimizer)
+            raise ValueError(f"the optimizer {name} refuses its parameters (lr=, optimizer__...): {error}") from error
 
     def get_loss(self, y_pred, y_true, X=None, training=False):
         """Return the losses of single records, shape (batch,)."""
@@ -436,7 +442,7 @@ class DPNet(NeuralNet):
     def _loader(self, X, y, plan, rng, units=None):
         loader = self.iterator_train
         if not (isinstance(loader, type) and issubclass(loader, PoissonLoader)):
-            raise ValueError("iterator_train must be PoissonLoader: the cost of the plan holds for its batches alone")
+            raise ValueError(_OTHER_LOADER)
         dtypes = [p.dtype for _, p in self.get_all_learnable_params() if p.is_floating_point()]
         options = {
             "noise_shape": getattr(self.module_, "noise_shape", None),
@@ -482,12 +488,17 @@ class DPNet(NeuralNet):
         return tqdm(total=steps, desc=text, unit="step", disable=hidden, file=sys.stderr)
 
 
-def check_template(net):
-    """Raise ValueError for a net that an estimator cannot train."""
+def check_template(net, *criteria):
+    """Raise ValueError for a net that an estimator cannot train, or whose criterion is of no class of `criteria`."""
     if not isinstance(net, DPNet | None):
         raise ValueError(f"net must be a DPNet; got {type(net).__name__}")
-    if net is not None and net.checkpoint is not None:
+    if net is None:
+        return
+    if net.checkpoint is not None:
         raise ValueError("net must have checkpoint=None: that of a fit is a parameter of the synthesizer")
+    if net.iterator_train is not PoissonLoader:
+        raise ValueError(_OTHER_LOADER)
+    check_net(net, (PerExampleLoss, *criteria), PoissonLoader)
 
 
 def _refuse(parameters):

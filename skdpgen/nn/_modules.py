@@ -10,6 +10,7 @@ from torch import nn
 
 from ._divergences import GroupLatents, make_divergence
 from ._networks import LOG_VARIANCES, SparseEncoder, conv_decoder, conv_encoder, mlp
+from ._parameters import check_network, check_number, check_size, check_sizes
 from ._priors import NormalPrior, log_q, monte_carlo_kl, sample_with_log_prob
 
 __all__ = [
@@ -62,6 +63,12 @@ class P3GMModule(nn.Module):
         n_monte_carlo=1, decoder=None, variance=None,
     ):  # fmt: skip
         super().__init__()
+        n_hidden, n_labels = check_sizes("n_hidden", n_hidden), check_size("n_labels", n_labels, 0)
+        n_monte_carlo = check_size("n_monte_carlo", n_monte_carlo)
+        if latent_variance not in ("learned", "zero"):
+            raise ValueError(f'latent_variance must be "learned" or "zero"; got {latent_variance!r:.60}')
+        check_network("decoder", decoder)
+        check_network("variance", variance)
         self.register_buffer("basis", torch.as_tensor(basis, dtype=torch.float32))
         self.register_buffer("center", torch.as_tensor(center, dtype=torch.float32))
         n_features, n_latent = self.basis.shape
@@ -150,8 +157,13 @@ class PriVAEModule(nn.Module):
         n_channels=32, encoder=None, decoder=None,
     ):  # fmt: skip
         super().__init__()
-        self.n_features, self.n_latent, self.n_labels = n_features, n_latent, n_labels
-        self.n_monte_carlo, self.alpha, self.beta = n_monte_carlo, float(alpha), float(beta)
+        n_hidden, n_channels = check_sizes("n_hidden", n_hidden), check_size("n_channels", n_channels)
+        n_monte_carlo = check_size("n_monte_carlo", n_monte_carlo)
+        n_prior_samples = check_size("n_prior_samples", n_prior_samples)
+        self.n_features, self.n_latent, self.n_labels = n_features, n_latent, check_size("n_labels", n_labels, 0)
+        self.n_monte_carlo = n_monte_carlo
+        self.alpha, self.beta = check_number("alpha", alpha), check_number("beta", beta)
+        expected_group_size = check_number("expected_group_size", expected_group_size, above=True)
         self.likelihood = likelihood
         self.prior = NormalPrior() if prior is None else prior
         self.divergence = None if divergence is None else make_divergence(divergence, expected_group_size)
@@ -160,8 +172,7 @@ class PriVAEModule(nn.Module):
             encoder is None or isinstance(encoder, nn.Module) or (isinstance(encoder, str) and encoder == "sparse")
         ):
             raise ValueError(f'encoder must be a module, "sparse" or None; got {encoder!r}')
-        if not (decoder is None or isinstance(decoder, nn.Module)):
-            raise ValueError(f"decoder must be a module or None; got {decoder!r}")
+        check_network("decoder", decoder)
         if decoder is None and not isinstance(encoder, nn.Module):
             sizes = {"image_shape": image_shape, "n_hidden": n_hidden, "n_channels": n_channels}
             self.architecture = sizes if encoder is None else {**sizes, "encoder": encoder}

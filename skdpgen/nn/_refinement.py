@@ -14,6 +14,7 @@ from ._dp2vae import Conditional, ReleasedDecoder
 from ._likelihoods import BernoulliLikelihood
 from ._modules import DRAWS, fixed_normals, in_double
 from ._networks import mlp
+from ._parameters import check_size, check_sizes
 
 __all__ = ["ImageRefinementModule", "TableAnchor", "TableRefinementModule", "image_elbos"]
 
@@ -47,6 +48,8 @@ class ImageRefinementModule(nn.Module):
 
     def __init__(self, location, slopes, deviation, *, n_labels=0, n_hidden=(), n_monte_carlo=1):
         super().__init__()
+        n_hidden, n_labels = check_sizes("n_hidden", n_hidden), check_size("n_labels", n_labels, 0)
+        n_monte_carlo = check_size("n_monte_carlo", n_monte_carlo)
         location, slopes, deviation = (torch.as_tensor(x, dtype=torch.float32) for x in (location, slopes, deviation))
         self.n_labels, (_, self.n_latent, self.n_pixels) = n_labels, slopes.shape
         network = Conditional(mlp(self.n_latent + n_labels, n_hidden, self.n_pixels))
@@ -132,6 +135,8 @@ class TableRefinementModule(nn.Module):
 
     def __init__(self, features, logits, widths, *, shares=None, n_labels=0, n_hidden=100, n_monte_carlo=2):
         super().__init__()
+        n_hidden, n_labels = check_sizes("n_hidden", n_hidden), check_size("n_labels", n_labels, 0)
+        n_monte_carlo = check_size("n_monte_carlo", n_monte_carlo)
         features, logits = (torch.as_tensor(x, dtype=torch.float32) for x in (features, logits))
         self.n_points, self.n_labels = features.shape[1], n_labels
         self.widths = tuple(int(width) for width in widths)

@@ -135,12 +135,19 @@ class Network:
         check_device(self.device)
 
     def make(self, default, plan, progress_text, **module):
-        """The net of one fit: the template, or ``default()``, with a plan and parameters of its module."""
-        net = default() if self.template is None else clone(self.template)
-        return self.set_up(net, plan, progress_text, **module)
+        """The net of one fit: the template, or ``default()``, with a plan and parameters of its module.
 
-    def set_up(self, net, plan, progress_text, **module):
-        """Give a net its plan and the parameters of its module."""
+        Raises
+        ------
+        ValueError
+            A template that sets one of these parameters itself, or whose module does not take it.
+        """
+        net = default()
+        if self.template is not None:
+            from ..nn._parameters import check_made
+
+            check_made(self.template, module, net.module)
+            net = clone(self.template)
         return net.set_params(
             plan=plan,
             noise=self.noise,

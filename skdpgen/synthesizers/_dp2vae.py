@@ -193,6 +193,8 @@ def _networks(architecture):
         return architecture, None, None
     if len(architecture) != 2 or not all(isinstance(p, str) or hasattr(p, "named_parameters") for p in architecture):
         raise ValueError("architecture= is a name, or a pair (encoder, decoder) of modules and names")
+    if kinds := [part.__name__ for part in architecture if isinstance(part, type)]:
+        raise ValueError(f"architecture= takes modules, and {kinds[0]} is a class: make an instance of it")
     names = [part for part in architecture if isinstance(part, str)]
     if unknown := [name for name in names if name not in ARCHITECTURES]:
         raise ValueError(f"architecture= must be one of {', '.join(sorted(ARCHITECTURES))}; got {unknown[0]!r}")

@@ -8,7 +8,6 @@ from inspect import signature
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import clone
 
 from ..accounting import Phase
 from ..data.frames import FrameRows
@@ -284,15 +283,9 @@ def _make_net(settings, n_parts, n_features, n_labels, likelihood, *, plan=None,
     """The net of the settings, or the default; `scales` of the gradients of each part, after their release."""
     from ..nn import DPNet, ParameterAverage, PartitionedVAEModule, ScaledParts
 
-    template = settings.network.template
     average = [("average", ParameterAverage(DEFAULT_AVERAGE))]
-    default = DPNet(PartitionedVAEModule, lr=DEFAULT_LEARNING_RATE, callbacks=average)
-    net = default if template is None else clone(template)
-    own = net.callbacks if isinstance(net.callbacks, list | tuple) else []
-    # by itself: skorch's set_params fails where there were none
-    net.callbacks = [("scaled_parts", ScaledParts(scales)), *own]
-    return settings.network.set_up(
-        net,
+    net = settings.network.make(
+        lambda: DPNet(PartitionedVAEModule, lr=DEFAULT_LEARNING_RATE, callbacks=average),
         plan,
         progress_text,
         n_parts=n_parts,
@@ -303,6 +296,10 @@ def _make_net(settings, n_parts, n_features, n_labels, likelihood, *, plan=None,
         n_labels=n_labels,
         image_shape=settings.image_shape,
     )
+    own = net.callbacks if isinstance(net.callbacks, list) else []
+    # by itself: skorch's set_params fails where there were none
+    net.callbacks = [("scaled_parts", ScaledParts(scales)), *own]
+    return net
 
 
 def _check_network(settings, rows):

@@ -655,7 +655,8 @@ def _check_decoder(decoder, rows, model, *, cells):
         _check_network(decoder, n_features, n_latent, exact)
     elif isinstance(rows, FrameRows):
         points = {"features": np.zeros((1, 3, n_latent)), "logits": np.zeros((1, 3, n_features))}
-        _check_refinement(_make_refinement(decoder, None, "", **points, widths=(n_features,)), n_features)
+        rest = {"widths": (n_features,), "shares": np.ones(1), "n_labels": 0}
+        _check_refinement(_make_refinement(decoder, None, "", **points, **rest), n_features)
     else:
         n_gaussians, n_latent = _most_gaussians(rows, cells), min(_IMAGES_LATENTS, n_latent)
         if n_gaussians * n_latent * n_features > MOST_SLOPES:
@@ -665,7 +666,7 @@ def _check_decoder(decoder, rows, model, *, cells):
             )
         columns = dict.fromkeys(("location", "deviation"), np.ones((1, n_features)))
         columns["slopes"] = np.zeros((1, n_latent, n_features))
-        _check_refinement(_make_image_refinement(decoder, None, "", **columns), n_features + n_latent)
+        _check_refinement(_make_image_refinement(decoder, None, "", **columns, n_labels=0), n_features + n_latent)
 
 
 def _most_gaussians(rows, cells):
@@ -784,6 +785,7 @@ def _check_network(decoder, n_features, n_latent, exact):
         For what is no DPNet, BatchNorm, LBFGS, a module of other shapes, a device that is not there.
     """
     from ..dpsgd import check_module, check_optimizer
+    from ..nn._parameters import check_widths
 
     prior = GaussianMixtureParameters(np.ones(1), np.zeros((1, n_latent)), np.eye(n_latent)[None], "full")
     space = LatentSpace(np.zeros(n_features), np.eye(n_features)[:, :n_latent])
@@ -792,12 +794,18 @@ def _check_network(decoder, n_features, n_latent, exact):
     check_optimizer(net.optimizer)
     net.initialize()
     check_module(net.module_)
+    if not exact:
+        variance, own = ("module__variance", net.module_.variance), ("module__decoder", net.module_.decoder)
+        check_widths(n_features, rows=[variance], outputs=[own])
     decoder.network.check_saved(_layers(net.module_.decoder) is not None)
     if exact:
         try:
             net.check(np.zeros((4, n_features), dtype=np.float32))
         except RuntimeError as error:  # shapes that do not fit one another
-            raise ValueError(f"the network does not fit {n_latent} latents and {n_features} columns: {error}") from None
+            raise ValueError(
+                f"the network does not fit {n_latent} latents and {n_features} columns: {error}. Check "
+                "module__decoder= (latents to columns) and module__variance= (columns to latents) of net="
+            ) from None
 
 
 def _warm_start(module, rows, steps, seed):

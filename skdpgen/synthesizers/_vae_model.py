@@ -258,6 +258,7 @@ def check_network(settings, n_features, n_labels, exact):
 def check_modules(net, kind, autoencoder, settings, width, exact, **options):
     """Refuse a net whose optimizer or modules cannot be trained privately, or do not fit rows of `width` columns."""
     from ..dpsgd import check_module, check_optimizer
+    from ..nn._parameters import check_widths
 
     check_optimizer(net.optimizer)
     net.initialize()
@@ -268,12 +269,16 @@ def check_modules(net, kind, autoencoder, settings, width, exact, **options):
     own = autoencoder(net.module_)
     settings.network.check_saved(own.architecture is not None and _describe_prior(own.prior) is not None)
     check_module(net.module_)
+    if not exact:
+        encoder, decoder = ("module__encoder", own.encoder), ("module__decoder", own.decoder)
+        check_widths(own.n_features, rows=[encoder], outputs=[decoder])
     if exact or autoencoder(net.module_).architecture is not None:  # nets that are made for any number of columns
         try:
             net.check(np.zeros((4, width), np.float32), **options)
         except RuntimeError as error:  # shapes that do not fit one another
             raise ValueError(
-                f"the network does not fit {settings.n_components} latents and rows of {width} columns: {error}"
+                f"the network does not fit {settings.n_components} latents and rows of {width} columns: {error}. "
+                "Check module__encoder= and module__decoder= of net="
             ) from None
 
 

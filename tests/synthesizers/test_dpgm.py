@@ -238,7 +238,7 @@ REFUSED = {
     "batch normalisation": ({"net": net(encoder=Normed(2, 4))}, "mixes the records"),
     "nets that do not fit": ({"net": net(encoder=nn.Linear(60, 4))}, "does not fit"),
     "no DPNet": ({"net": nn.Linear(2, 2)}, "must be a DPNet"),
-    "another module": ({"net": DPNet(nn.Linear)}, "PartitionedVAEModule|unexpected"),
+    "another module": ({"net": DPNet(nn.Linear)}, "give PartitionedVAEModule"),
     "LBFGS": ({"net": net().set_params(optimizer=torch.optim.LBFGS)}, "LBFGS"),
     "another device": ({"device": "nowhere"}, "cannot be used"),
     "steps and epochs": ({"epochs": 3, "neighboring": "replace_one"}, "set the same thing"),
