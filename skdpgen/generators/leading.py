@@ -62,6 +62,10 @@ class LeadingDirections:
         """Number of Gaussians: those of a class are consecutive."""
         return len(self.directions)
 
+    def n_labels(self, n_classes):
+        """Width of the one-hot labels of a network that goes with the Gaussians of so many classes; 0 without any."""
+        return self.n_components if n_classes else 0
+
     def nearest(self, unit_rows, classes):
         """Component of each row: of those of its class, the one whose mean is nearest; one function of each row.
 

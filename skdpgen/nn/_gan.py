@@ -118,12 +118,8 @@ class GeneratorTraining(Callback):
 
     def _generated(self):
         """Generated rows, with their labels."""
-        generator, draws, codes = self.generator, self.draws_, None
-        latent = torch.randn(self.n_rows, generator.n_latent, generator=draws).to(self.device_)
-        if generator.n_classes:
-            shares = torch.as_tensor(self.class_ratio, dtype=torch.float64)
-            codes = torch.multinomial(shares, self.n_rows, replacement=True, generator=draws)
-        return generator.labelled(latent, codes, draws)
+        shares = torch.as_tensor(self.class_ratio, dtype=torch.float64) if self.generator.n_classes else None
+        return self.generator.draw(self.n_rows, shares, self.draws_, self.device_)
 
     def on_grad_computed(self, net, named_parameters=None, training=True, **kwargs):
         """Add the gradient of generated rows to the released one."""

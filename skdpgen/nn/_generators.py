@@ -126,13 +126,25 @@ class ConditionalGenerator(nn.Module):
             drawn.append(exact + relaxed - relaxed.detach())
         return torch.cat(drawn, dim=1)
 
-    def labelled(self, latent, codes, draws):
-        """Return rows of some latents and classes with their one-hot labels; `draws` draws the levels of a table."""
-        labels, uniforms = one_hot(codes, self.n_classes), None
+    def draw(self, n, shares, draws, device="cpu"):
+        """Return generated rows with their one-hot labels.
+
+        Parameters
+        ----------
+        n : int
+        shares : float64 tensor of shape (n_classes,) or None
+            Of the classes; None draws none.
+        draws : torch.Generator
+            On the CPU: draws are the same on every device.
+        device : torch.device, default="cpu"
+        """
+        latent, uniforms = torch.randn(n, self.n_latent, generator=draws).to(device), None
+        codes = None if shares is None else torch.multinomial(shares, n, replacement=True, generator=draws)
+        labels = one_hot(codes, self.n_classes)
         if labels is not None:
-            labels = labels.to(latent.device)
+            labels = labels.to(device)
         if self.n_levels is not None:
-            uniforms = torch.rand(len(latent), self.n_outputs, generator=draws).to(latent.device)
+            uniforms = torch.rand(n, self.n_outputs, generator=draws).to(device)
         rows = self(latent, labels, uniforms)
         return rows if labels is None else torch.cat([rows, labels], dim=1)
 

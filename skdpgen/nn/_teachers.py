@@ -175,16 +175,11 @@ def train_by_votes(generator, student, teachers, release, class_ratio, *, n_rows
     means = ParameterMeans(generator, _AVERAGE)
     known, turn = [], 0
 
-    def generate(n):
-        latent = torch.randn(n, generator.n_latent, generator=draws)
-        codes = torch.multinomial(shares, n, replacement=True, generator=draws)
-        return generator.labelled(latent, codes, draws)
-
     for _ in rounds:
         with torch.no_grad():
             for _ in range(_STEPS[0]):
-                teachers.learn(generate(_BATCH))
-            asked = generate(n_rows)
+                teachers.learn(generator.draw(_BATCH, shares, draws))
+            asked = generator.draw(n_rows, shares, draws)
             share = np.clip(release(teachers.vote(asked)), *_RANGE)
         known = [*known, (asked, torch.as_tensor(share, dtype=torch.float32))][-_MEMORY:]
         rows, wanted = (torch.cat(part) for part in zip(*known))
@@ -195,7 +190,7 @@ def train_by_votes(generator, student, teachers, release, class_ratio, *, n_rows
                 descend(of_student, (F.softplus(score) - wanted[at] * score).mean())
             for _ in range(_STEPS[2]):
                 # generated rows are to pass for private ones
-                descend(of_generator, student(generate(_BATCH)).mean())
+                descend(of_generator, student(generator.draw(_BATCH, shares, draws)).mean())
                 turn += 1
                 means.follow(turn)
     means.give()

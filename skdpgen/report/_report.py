@@ -19,8 +19,7 @@ _BANNER = (
     "This page is computed from real rows. Do not publish it, and do not send it to anyone who may not see the real "
     "rows.",
     "Its figures and pictures are exact functions of the real rows: they have no noise, and no privacy budget was "
-    "charged "
-    "for them. You may publish the synthetic rows, the released model and the privacy card.",
+    "charged for them. You may publish the synthetic rows, the released model and the privacy card.",
 )
 
 
@@ -117,12 +116,7 @@ def build_report(
     -----
     **Leak.** The page is an exact function of the real rows: it is never to be published.
     """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError("the report's pictures need matplotlib: pip install matplotlib") from error
-    if min(max_rows, max_columns) < 2:
-        raise ValueError("max_rows and max_columns must be at least 2")
+    _check_options(max_rows, max_columns)
     if model is not None:
         card = _card_of(model, card)
     verified = None if card is None else card.verify()
@@ -135,20 +129,41 @@ def build_report(
     of_images, rng = pixels is not None, np.random.default_rng(random_state)
     writer = Sections(real, synthetic, schema, max_rows, max_columns, rng, of_images=of_images, target=target)
     sections = [writer.privacy(card, verified)]
-    if of_images:
-        sections.append(images(writer, pixels, image_shape, target))
-    else:
-        writer.quality()
-        lost = writer.lost_categories()
-        sections += [writer.columns(), lost, writer.combinations(), writer.pairs()]
+    sections += [images(writer, pixels, image_shape, target)] if of_images else _of_columns(writer)
     sections.append(writer.detection(random_state, of_images=of_images))
     if target is not None:
         sections.append(writer.use(target, positive, test, classifier))
     if model is not None:
-        labels = None if target is None or real[target].nunique() > 10 else real[target].astype(str).to_numpy()
-        sections.append(latent_space(model, encoded, labels, rng))
+        sections.append(latent_space(model, encoded, _labels(real, target), rng))
     if results is not None:
         sections.append(utility(results))
+    return _report_of(writer, sections, title)
+
+
+def _check_options(max_rows, max_columns):
+    """Refuse a report that could not be made, before anything is computed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError("the report's pictures need matplotlib: pip install matplotlib") from error
+    if min(max_rows, max_columns) < 2:
+        raise ValueError("max_rows and max_columns must be at least 2")
+
+
+def _of_columns(writer):
+    """The sections on columns, their combinations and their pairs."""
+    writer.quality()
+    lost = writer.lost_categories()
+    return [writer.columns(), lost, writer.combinations(), writer.pairs()]
+
+
+def _labels(real, target):
+    """The classes of the target as text, for the colours of a picture; None without a target, or of many values."""
+    return None if target is None or real[target].nunique() > 10 else real[target].astype(str).to_numpy()
+
+
+def _report_of(writer, sections, title):
+    """The page of all sections, between their summary and the notes, which the sections have added to."""
     sections = [writer.summary(), *sections, writer.notes()]
     footer = f"Made by skdpgen {__version__}, from the files alone; nothing on this page is fetched from a network."
     return Report(page(title, _BANNER, sections, footer, script=SEARCH), writer.figures)

@@ -147,7 +147,7 @@ class DP2VAEModel(ReleasedModel):
         super().__init__(codec, row_count, component_weights)
         self.leading = leading
         # what networks are conditional on: classes, or the Gaussians of each
-        self.n_labels = codec.n_classes if leading is None else number_of_labels(leading, codec)
+        self.n_labels = codec.n_classes if leading is None else leading.n_labels(codec.n_classes)
         self.decoder, self.description, self.likelihood, self.n_latent = decoder, description, likelihood, n_latent
 
     def draw(self, components, rng):
@@ -266,16 +266,11 @@ def _restore_leading(state, codec):
         and leading.n_components == max(codec.n_classes, 1) * generator.per_class
         and (codec.n_classes > 0 or generator.per_class == 1)
         and len(generator.low) == described["n_outputs"] == codec.n_features
-        and (described["n_latent"], described["n_classes"]) == (n_latent, number_of_labels(leading, codec))
+        and (described["n_latent"], described["n_classes"]) == (n_latent, leading.n_labels(codec.n_classes))
     )
     if not fits:
         raise ValueError("the released Gaussians do not fit the decoder")
     return leading
-
-
-def number_of_labels(leading, codec):
-    """Width of the one-hot labels of networks that go with released Gaussians; 0 without classes."""
-    return leading.n_components if codec.n_classes else 0
 
 
 def released_decoders(leading, *networks):
@@ -322,7 +317,7 @@ def fit_dp2vae_model(rows, settings, fit):
     leading, n_labels = None, codec.n_classes
     if shifts_gaussians(rows, settings):
         leading = LeadingDirections.of(moments.generator, settings.networks.n_components)
-        classes, n_labels = leading.nearest(x, classes), number_of_labels(leading, codec)
+        classes, n_labels = leading.nearest(x, classes), leading.n_labels(codec.n_classes)
     encoder, decoder = make_networks(settings.networks, width, n_labels, n_outputs)
     auxiliary = make_auxiliary(settings.networks, n_outputs, n_labels)
     if leading is not None:

@@ -594,7 +594,7 @@ def _refine_on_images(rows, model, decoder, fit):
     for part, scaled in map_blocks(model.codec.scale, rows.X):
         unit[part] = (scaled - low) / np.maximum(high - low, 1e-300)
     gaussians = leading.nearest(unit, rows.codes)  # the Gaussian of each row; negative for rows of no class
-    n_labels = leading.n_components if model.codec.n_classes else 0
+    n_labels = leading.n_labels(model.codec.n_classes)
     labels = gaussians[:, None] == np.arange(n_labels)
     x = np.concatenate([unit, leading.encode(unit, gaussians), labels], axis=1, dtype=np.float32)
     del unit

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import numpy as np
 import pandas as pd
 import pytest
 
-from skdpgen import MomentSynthesizer, PrivacyAccountant, Schema
+from skdpgen import DPSGD, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema
 from skdpgen.data import frames
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Boolean, Categorical
@@ -33,3 +36,20 @@ def test_a_fit_within_the_memory_is_not_refused(monkeypatch, memory):
 
 def test_the_memory_of_this_machine_is_a_number_of_bytes_or_unknown():
     assert physical_memory() is None or physical_memory() > 1 << 28
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of a large delta, which keeps more categories
+@pytest.mark.parametrize("given", [{}, {"decoder": "net", "training": DPSGD(2, 0.01)}], ids=["moments", "net"])
+def test_columns_of_the_most_learned_categories_fit_into_four_gibibytes(given):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: (rng.permutation(200_000) % 10_000).astype(str) for name in "abc"})
+    tracemalloc.start()
+    try:
+        synth = P3GMSynthesizer(100.0, 1e-3, **given).fit(frame)
+        synth.sample(200_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [len(column.categories) for column in synth.schema_.columns] == [10_000] * 3
+    assert peak < 4 << 30
