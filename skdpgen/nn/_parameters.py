@@ -17,12 +17,12 @@ from ..utils.validation import MOST_UNITS
 
 __all__ = ["check_made", "check_net", "check_network", "check_number", "check_size", "check_sizes", "check_widths"]
 
-# Parameters of a net that an estimator sets itself, and the parameter to give in their place.
+# Parameters of a net that an estimator sets itself, and the parameter to give in their place. Not `random_state`:
+# scikit-learn's tools seed whatever has one.
 _SET_BY_ESTIMATOR = {
     "plan": "leave it out: the fit makes its own plan, and charges it",
     "noise": "give noise= to the estimator",
     "device": "give the device to the estimator, as device= of its training",
-    "random_state": "give random_state= to the estimator",
     "progress_text": "leave it out",
     "checkpoint": "give checkpoint= to the synthesizer",
 }
