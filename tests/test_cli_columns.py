@@ -43,6 +43,17 @@ def test_schema_names_likely_identifiers_with_the_command_that_settles_it(keyed,
     assert isinstance(Schema.load("s.json")["age"], Categorical)
 
 
+def test_schema_repeats_how_the_file_is_written(keyed, capsys):
+    keyed.assign(born="03.04.1950").to_csv("keyed.csv", index=False, sep=";")
+    notation = ["--separator", ";", "--dates", "%d.%m.%Y"]
+    assert main(["schema", "keyed.csv", *notation, "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "give --separator ';' --dates %d.%m.%Y to skdpgen synthesize and skdpgen report too" in said
+    assert "skdpgen schema keyed.csv --separator ';' --dates %d.%m.%Y --id visit_id" in said
+    assert main(["schema", "keyed.csv", *notation, "--id", "visit_id", "--output", "s.json"]) == 0
+    assert main([*FIT.split(), *notation, "--schema", "s.json"]) == 0
+
+
 def test_a_schema_does_not_change_the_kind_of_a_target(keyed):
     main(["schema", "keyed.csv", "--id", "visit_id", "--output", "s.json"])  # without --target
     assert main(f"{FIT} --schema s.json --target ill --save-model m.safetensors".split()) == 0

@@ -118,16 +118,28 @@ def _say_what_to_do(arguments, schema):
         file=sys.stderr,
     )
     _point_out(arguments, schema)
+    if notation := _notation(arguments):
+        print(
+            f"skdpgen: the schema does not say how the file is written: give{notation} to skdpgen synthesize and "
+            "skdpgen report too",
+            file=sys.stderr,
+        )
+
+
+def _notation(arguments):
+    """The options of this command that say how the file is written, which every command that reads it needs."""
+    file = {"missing": arguments.missing, "separator": arguments.separator, "thousands": arguments.thousands}
+    file |= {"decimal": None if arguments.decimal == "." else arguments.decimal, "dates": arguments.dates}
+    given = [(name, one) for name, value in file.items() for one in (value if isinstance(value, list) else [value])]
+    text = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given if value is not None)
+    return text + (" --header" if arguments.header else "")
 
 
 def _say_what_comes_next(arguments, schema, target, left_out):
     """Print the two commands that follow, with the options of this one that they need too."""
-    file = {"missing": arguments.missing, "separator": arguments.separator, "thousands": arguments.thousands}
-    file |= {"decimal": None if arguments.decimal == "." else arguments.decimal, "dates": arguments.dates}
     options = [("schema", schema), ("target", target)]
-    options += [(name, one) for name, value in file.items() for one in (value if isinstance(value, list) else [value])]
     shared = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in options if value is not None)
-    shared += " --header" if arguments.header else ""
+    shared += _notation(arguments)
     dropped = f" --drop {shlex.quote(','.join(left_out))}" if left_out else ""
     source = shlex.quote(arguments.input)
     print(
@@ -164,7 +176,7 @@ def _point_out(arguments, schema):
     from ..tabular import Numeric
     from ..tabular._identifiers import likely_codes, likely_identifiers
 
-    again = f"skdpgen schema {shlex.quote(arguments.input)}"
+    again = f"skdpgen schema {shlex.quote(arguments.input)}{_notation(arguments)}"
     if keys := likely_identifiers(schema):
         listed = shlex.quote(",".join(keys))
         print(

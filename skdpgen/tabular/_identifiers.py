@@ -16,6 +16,8 @@ __all__ = ["identifier_of", "insert_keys", "likely_codes", "likely_identifiers",
 # Words of a name, the last of which says that the column identifies a row or a person.
 _KEYS = {"id", "ids", "uuid", "guid", "key", "identifier", "ssn", "nhs", "mrn", "iban", "email", "mail", "phone"}
 _KEYS |= {"passport", "username", "login"}
+# The name that pandas gives to the index of a file that was written with it.
+_INDEX = re.compile(r"Unnamed: \d+")
 # Of codes: numbers that name something, and do not count or measure.
 _CODES = {"code", "codes", "type", "class", "category", "status", "zip", "zipcode", "postcode", "postal", "flag"}
 _CODES |= {"group", "grp", "kind", "label", "icd", "naics", "isic"}
@@ -69,8 +71,12 @@ def likely_identifiers(schema):
     return [
         column.name
         for column in schema.columns
-        if isinstance(column, Numeric | Categorical) and _last_word(column.name) in _KEYS and not _of_floats(column)
+        if isinstance(column, Numeric | Categorical) and _names_keys(column.name) and not _of_floats(column)
     ]
+
+
+def _names_keys(name):
+    return _last_word(name) in _KEYS or (isinstance(name, str) and _INDEX.fullmatch(name) is not None)
 
 
 def likely_codes(schema):

@@ -148,10 +148,11 @@ def test_declared_columns_are_settled():
 def test_names_are_read_by_their_last_word():
     dtypes = {
         **dict.fromkeys(["customerID", "patient_id", "Id", "row key", "humid", "bid", "class_of_1990"], "int64"),
+        **dict.fromkeys(["Unnamed: 0", "Unnamed"], "int64"),
         **dict.fromkeys(["zip_code", "ZIPCode", "status", "statistics"], "int64"),
         "weight_id": "float64",
         "EMail": "str",
     }
     schema = Schema.from_kinds(pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in dtypes.items()}))
-    assert likely_identifiers(schema) == ["customerID", "patient_id", "Id", "row key", "EMail"]
+    assert likely_identifiers(schema) == ["customerID", "patient_id", "Id", "row key", "Unnamed: 0", "EMail"]
     assert likely_codes(schema) == ["zip_code", "ZIPCode", "status"]
