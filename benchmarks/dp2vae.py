@@ -33,9 +33,11 @@ POLICIES = (
     "balanced, on_query",
 )
 _IMAGES = {"bounds": (0, 255), "image_shape": (28, 28), "classes": range(10)}
-# Of a decoder that starts from random parameters: a smaller latent space, and larger steps.
-_RANDOM_START = {"warm_start_steps": 0, "learning_rate": 1e-3, "subsets_per_step": 50}
-_RANDOM_COMPONENTS = 8
+# Of networks that start from random parameters: subsets of a few rows, of which a step draws many, and larger steps.
+_RANDOM_START = {
+    "warm_start_steps": 0, "n_subsets": 10_000, "subsets_per_step": 500, "steps": 300, "learning_rate": 0.01,
+    "encoder_update": "frozen",
+}  # fmt: skip
 _QUICK = {"n_subsets": 200, "subsets_per_step": 10, "steps": 5, "pretrain_steps": 2}
 _QUICK_ROWS = 2_000
 
@@ -181,9 +183,8 @@ def _make(name, epsilon, delta, seed, quick, device):
         random = name == "random start"
         settings = dict(_RANDOM_START) if random else {"warm_start_steps": 20} if quick else {}
         settings.update(_QUICK if quick else {})
-        components = {"n_components": _RANDOM_COMPONENTS} if random else {}
         training = SubsetSGD(device=device, **settings)
-        return synthesizers.DP2VAESynthesizer(**common, **_IMAGES, **components, training=training)
+        return synthesizers.DP2VAESynthesizer(**common, **_IMAGES, training=training)
     if name == "DPVAESynthesizer":
         training = DPSGD(10 if quick else None, device=device)
         return synthesizers.DPVAESynthesizer(**common, bounds=(0, 255), classes=range(10), training=training)

@@ -14,7 +14,7 @@ from ._networks import mlp
 
 __all__ = [
     "ARCHITECTURES", "AUXILIARY", "LIKELIHOODS", "Conditional", "ReleasedDecoder", "check_modules",
-    "in_patch_order", "make_decoder", "make_encoder",
+    "in_patch_order", "make_decoder", "make_encoder", "spread_latents",
 ]  # fmt: skip
 
 ARCHITECTURES = ("patches", "mlp", "conv_28", "conv_faces")
@@ -24,6 +24,9 @@ LIKELIHOODS = {"bernoulli": BernoulliLikelihood, "gaussian": ScaledGaussianLikel
 # Of columns of released Gaussians: the distance of their mean from 0 and 1, at least, and their least deviation.
 _SURE, _LEAST_DEVIATION = 0.01, 0.02
 _DENSITY = (2 * math.pi) ** -0.5
+# Of encoders with random parameters: how far the means of latents of dummy rows are apart, and the log-variance of all
+# latents. The usual initialisation gives .02 and 0: a decoder can learn nothing from such latents.
+_SPREAD, _LOG_VARIANCE, _DUMMY_ROWS = 0.5, -3.0, 256
 _CHANNELS = {"conv_28": (512, 256), "conv_faces": (512, 256, 128)}  # of the paper, MNIST and CelebA
 
 
@@ -107,8 +110,7 @@ class ReleasedDecoder(nn.Module):
         self.network = network
         for name, value in (("location", location), ("slopes", slopes), ("deviation", deviation)):
             self.register_buffer(name, value.flatten(0, 1) if name == "slopes" else value)
-        last = [part for part in network.modules() if isinstance(getattr(part, "weight", None), nn.Parameter)][-1]
-        for p in last.parameters(recurse=False):
+        for p in _last_layer(network).parameters(recurse=False):
             nn.init.zeros_(p)
 
     def forward(self, z, label):
@@ -123,6 +125,10 @@ class ReleasedDecoder(nn.Module):
         """Put the columns of the released Gaussians in another order, in place."""
         for name in ("location", "slopes", "deviation"):
             setattr(self, name, getattr(self, name)[:, order])
+
+
+def _last_layer(network):
+    return [part for part in network.modules() if isinstance(getattr(part, "weight", None), nn.Parameter)][-1]
 
 
 def _clipped_mean(m, s):
@@ -266,6 +272,30 @@ def make_decoder(architecture, n_outputs, n_classes, n_latent, *, image_shape=No
     if architecture == "patches":
         return PatchDecoder(image_shape, n_latent + n_classes, n_channels, n_hidden)
     return ConvDecoder(image_shape, n_latent + n_classes, _CHANNELS[architecture])
+
+
+@torch.no_grad()
+def spread_latents(encoder, n_features, n_classes, seed):
+    """Scale the last layer of an encoder of `make_encoder` in place, so that latents differ from row to row.
+
+    All encoders of subsets begin as copies of this one, so that they agree on what a latent means, and a decoder can
+    learn it from the first step. The scale is that of dummy rows, uniform in [0, 1]: it does not depend on the data.
+
+    Parameters
+    ----------
+    encoder : Module
+    n_features, n_classes : int
+    seed : int
+        Of the dummy rows.
+    """
+    rows = torch.rand(_DUMMY_ROWS, n_features, generator=torch.Generator().manual_seed(seed))
+    means = encoder(rows, rows.new_zeros(len(rows), n_classes)).chunk(2, dim=-1)[0]
+    last, n_latent, gain = _last_layer(encoder), means.shape[1], _SPREAD / means.std(0).mean().clamp(min=1e-6)
+    weight = last.weight.T if isinstance(last, _Dense) else last.weight  # (outputs, inputs)
+    weight[:n_latent] *= gain
+    weight[n_latent:] = 0.0
+    last.bias[:n_latent] = gain * (last.bias[:n_latent] - means.mean(0))
+    last.bias[n_latent:] = _LOG_VARIANCE
 
 
 def check_modules(encoder, decoder):

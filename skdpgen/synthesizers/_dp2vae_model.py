@@ -327,7 +327,7 @@ def fit_dp2vae_model(rows, settings, fit):
         auxiliary = _restore_networks(encoder, decoder, auxiliary, fit.checkpoint)
     else:
         synthetic = None if moments is None else _synthetic_rows(moments, leading, settings, fit)
-        auxiliary = initialise_networks(encoder, decoder, auxiliary, synthetic, n_labels, likelihood, settings)
+        auxiliary = initialise_networks(encoder, decoder, auxiliary, synthetic, (width, n_labels), likelihood, settings)
     networks = (encoder, decoder, auxiliary)
     noise = _train((x, classes, rows), networks, likelihood, n_labels, plan, settings, fit)
     description = None
@@ -416,8 +416,8 @@ def _synthetic_rows(model, leading, settings, fit):
     return (x - low) / (high - low), latents, components
 
 
-def initialise_networks(encoder, decoder, auxiliary, synthetic, n_classes, likelihood, settings):
-    """Train the networks on synthetic rows, in place; return the auxiliary decoder of stage 1.
+def initialise_networks(encoder, decoder, auxiliary, synthetic, sizes, likelihood, settings):
+    """Initialise the networks by synthetic rows, or by public facts; return the auxiliary decoder of stage 1.
 
     Parameters
     ----------
@@ -425,15 +425,17 @@ def initialise_networks(encoder, decoder, auxiliary, synthetic, n_classes, likel
     auxiliary : Module or None
         None: stage 1 begins with a copy of the decoder.
     synthetic : tuple or None
-        From `_synthetic_rows`; None trains nothing.
-    n_classes : int
+        From `_synthetic_rows`. None: nothing is trained, and the latents of the package's encoders are spread.
+    sizes : tuple of int
+        Numbers of columns and of classes of a row.
     likelihood : object with ``gradient(output, x)``
     settings : DP2VAESettings
     """
-    from ..nn._dp2vae import ReleasedDecoder
+    from ..nn._dp2vae import ReleasedDecoder, spread_latents
     from ..nn._dp2vae_training import train_on_pairs, train_together
 
-    if synthetic is not None and settings.initial_steps:
+    n_features, n_classes = sizes
+    if synthetic is not None:
         x, latents, codes = synthetic
         x = np.ascontiguousarray(x, dtype=np.float32)
         options = {
@@ -449,6 +451,8 @@ def initialise_networks(encoder, decoder, auxiliary, synthetic, n_classes, likel
             )
         else:
             train_together(encoder, decoder, x, codes, n_classes, likelihood, **options)
+    elif settings.networks.encoder is None:
+        spread_latents(encoder, n_features, n_classes, settings.networks.seed)
     return copy.deepcopy(decoder) if auxiliary is None else auxiliary
 
 

@@ -7,7 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from skdpgen.nn._dp2vae import ARCHITECTURES, LIKELIHOODS, check_modules, in_patch_order, make_decoder, make_encoder
+from skdpgen.nn._dp2vae import (
+    ARCHITECTURES,
+    LIKELIHOODS,
+    check_modules,
+    in_patch_order,
+    make_decoder,
+    make_encoder,
+    spread_latents,
+)
 
 BERNOULLI = LIKELIHOODS["bernoulli"]()
 
@@ -44,6 +52,24 @@ def test_architectures_give_rows_of_their_images(architecture, shape):
     with torch.no_grad():
         assert encoder(torch.rand(2, n), torch.eye(3)[:2]).shape == (2, 8)
         assert decoder(torch.rand(2, 4), torch.eye(3)[:2]).shape == (2, n)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_latents_of_random_encoders_differ_from_row_to_row(architecture):
+    torch.manual_seed(0)
+    encoder = make_encoder(architecture, 784, 3, 4, image_shape=(28, 28))
+    rows, label = torch.rand(200, 784), torch.zeros(200, 3)
+    before = encoder(rows, label).detach().std(0)[:4].mean()
+    spread_latents(encoder, 784, 3, seed=0)
+    means, log_variances = encoder(rows, label).detach().chunk(2, dim=-1)
+    assert before < 0.1  # far below the deviation of the latents, 1 at first
+    assert means.std(0).mean().item() == pytest.approx(0.5, rel=0.15)
+    assert means.mean(0).abs().max() < 0.15
+    assert (log_variances == -3).all()
+    again = make_encoder(architecture, 784, 3, 4, image_shape=(28, 28))
+    again.load_state_dict(encoder.state_dict())
+    spread_latents(again, 784, 3, seed=0)  # the scale has been reached
+    torch.testing.assert_close(again(rows, label), encoder(rows, label), rtol=1e-3, atol=1e-4)
 
 
 def test_patches_are_cut_and_joined_without_loss():
