@@ -308,8 +308,8 @@ class SubsetSGD(ParameterObject):
         Ordinary steps on synthetic rows drawn from released class moments, from which decoder and encoders start; the
         moments cost a part of the budget. For arrays the latents of the synthetic rows are known: the decoder learns to
         map a latent to its row, and the encoder a row to its latent. For images the decoder is made of the moments, and
-        only the encoder learns. 0: no moments are released, and the initial
-        parameters are random, as in the paper.
+        only the encoder learns. 0: no moments are released, and the initial parameters are random, as in the paper;
+        the page "DP2-VAE" of the documentation has settings that suit them.
     max_memory : float, default=4.0
         Largest memory of the encoders, in GiB.
     device : str, default="cpu"
