@@ -304,7 +304,8 @@ class FrameRows:
 
     def network_shape(self, n_components):
         """Least numbers of columns and latents of the network; the exact ones depend on what is not learned yet."""
-        return 2 * len(self.schema), 2, False
+        single = sum(size < 2 for size in _sizes_of_hierarchies(self.schema, self.grouped).values())
+        return 2 * len(self.schema) - single, 2, False
 
     @property
     def least_levels(self):
@@ -356,7 +357,9 @@ class FrameRows:
         """Return the one release of the moments."""
         return [Phase("moments", share)]
 
-    def learn(self, noise_multipliers, extra_delta, rng, neighboring, *, tables=False, scores=False):
+    def learn(
+        self, noise_multipliers, extra_delta, rng, neighboring, *, tables=False, scores=False, noise_of_model=None
+    ):
         """Release what was not declared, and the bins of numeric columns.
 
         Parameters
@@ -369,6 +372,8 @@ class FrameRows:
             of columns of many learned categories, where there is no other charge (see `noise_with_levels`).
         scores : bool, default=False
             Whether the model may be one of scores where the noise hides two-way tables. More bins then cost nothing.
+        noise_of_model : float, default=None
+            Noise multiplier of the release that bins are made for. None: that of the moments, where there are any.
 
         Returns
         -------
@@ -388,10 +393,11 @@ class FrameRows:
             schema, unspent = self._learn_schema(noise_multipliers, extra_delta, most, rng, neighboring)
         if self.construction is not None:
             schema = self.construction.settled(schema)
-        # more learned categories than there is room for, which released names alone decide
-        learned = (n for n in self.learned if n not in self.grouped)
-        many = tuple(n for n in learned if len(schema[n].categories) > self.most_categories)
-        noise_multipliers = noise_with_levels(noise_multipliers, (*self.grouped, *many))
+        many = ()
+        if has_groups:  # more learned categories than there is room for, which released names alone decide
+            learned = (n for n in self.learned if n not in self.grouped)
+            many = tuple(n for n in learned if len(schema[n].categories) > self.most_categories)
+            noise_multipliers = noise_with_levels(noise_multipliers, (*self.grouped, *many))
         if "rows" in noise_multipliers:
             rows = source.reduce(_count_rows, add_sums)
             row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])
@@ -403,7 +409,8 @@ class FrameRows:
             noisy, sd = _release(cells, noise_multipliers["bins"], rng, neighboring)
             row_count = float(noisy.sum()) / len(numbers)
         # a model without tables has the most bins; noise relative to a row, of which a unit may have several
-        noise_of_tables = noise_multipliers.get("moments", 0.0) * (1 if self.unit is None else self.unit.weight)
+        noise_of_tables = noise_multipliers.get("moments", 0.0) if noise_of_model is None else noise_of_model
+        noise_of_tables *= 1 if self.unit is None else self.unit.weight
         n_bins, seen = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
         binnings = bins_from_histogram(noisy, schema, sd, self.most_bins if tables else n_bins) if numbers else None
         if scores and np.isinf(seen):

@@ -372,6 +372,8 @@ def _by_name(classifiers):
         classifiers = dict(zip(names, listed))
     if not classifiers:
         raise ValueError("classifiers= contains no estimator: give one, a list of them, or a dict of names")
+    if unnamed := [name for name in classifiers if not isinstance(name, str)]:
+        raise TypeError(f"names of classifiers must be text; got {unnamed[0]!r}")
     for classifier in classifiers.values():
         if isinstance(classifier, type) or not hasattr(classifier, "fit"):
             raise TypeError(f"classifiers must be estimators, one, several or by name; got {classifier!r}")
@@ -429,14 +431,16 @@ class _Encoded:
         return self._done[id(frame)][1]
 
 
-def _encoder(frame):
+def _encoder(frame, most_columns=None):
     """Numeric columns standardised (missing ones at the mean), dates as numbers, the others one-hot.
 
-    All of it learned from the training rows. Of more than `MOST_LEVELS` categories the rarer ones are one.
+    All of it learned from the training rows. Of more than `MOST_LEVELS` categories the rarer ones are one; of fewer,
+    but at least 20, where the columns of all categories would be more than `most_columns`.
     """
     kinds = {name: column_kind(frame[name]) for name in frame.columns}
     numeric = [name for name, kind in kinds.items() if kind != "category"]
     other = [name for name, kind in kinds.items() if kind == "category"]
+    most = MOST_LEVELS if most_columns is None else min(MOST_LEVELS, max(20, most_columns // max(len(other), 1)))
     return make_column_transformer(
         (
             make_pipeline(FunctionTransformer(_numbers), SimpleImputer(keep_empty_features=True), StandardScaler()),
@@ -445,7 +449,7 @@ def _encoder(frame):
         (
             make_pipeline(
                 FunctionTransformer(_texts),
-                OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=MOST_LEVELS, sparse_output=False),
+                OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=most, sparse_output=False),
             ),
             other,
         ),

@@ -17,9 +17,10 @@ __all__ = ["Scored", "of_classes", "of_numbers"]
 # Classes whose recall is listed.
 _MOST_CLASSES = 50
 _NAMES = ("real rows", "synthetic rows")
-# Most rows of a tree of the forest, and most columns of a split: a page is to take seconds, not minutes (a forest of
-# 15,000 rows of 100 columns: 5 s in place of 55).
-_ROWS_OF_A_TREE, _COLUMNS_OF_A_SPLIT = 5_000, 100
+# Most rows of a tree of the forest, most columns of a split, and most columns of categories in all: a page is to take
+# seconds, not minutes (a forest of 15,000 rows of 100 columns: 5 s in place of 55).
+_ROWS_OF_A_TREE, _COLUMNS_OF_A_SPLIT, _COLUMNS = 5_000, 100, 800
+_BASELINE = "baseline"
 
 
 class Scored(NamedTuple):
@@ -38,6 +39,8 @@ class Scored(NamedTuple):
 def of_classes(real, synthetic, test, target, classifier=None):
     """Return the accuracies of a classifier, beside the share of the commonest class, and the recall of each class."""
     truth, guesses = test[target], []
+    if isinstance(classifier, list | tuple | dict):
+        raise TypeError("classifier= must be one classifier: several models are for a target of numbers")
     for rows in (real, synthetic):
         Z, y, Z_test = _encoded(rows, test, target)
         model = next(iter(_default_estimator(rows[target]).values())) if classifier is None else clone(classifier)
@@ -69,9 +72,12 @@ def of_numbers(real, synthetic, test, target, regressor=None):
         None: ridge regression, a random forest of few rows a tree, and gradient boosting.
     """
     truth, found = test[target], []
+    given = None if regressor is None else _by_name(regressor)
+    if given is not None and _BASELINE in given:
+        raise ValueError(f"classifier= must name no regressor {_BASELINE!r}: so is the figure without a model named")
     for rows in (real, synthetic):
         Z, y, Z_test = _encoded(rows, test, target)
-        regressors = _regressors(*Z.shape) if regressor is None else _by_name(regressor)
+        regressors = _regressors(*Z.shape) if given is None else given
         guesses = {name: clone(model).fit(Z, y).predict(Z_test) for name, model in regressors.items()}
         found.append({name: _errors(truth, guess) for name, guess in guesses.items()})
     without = _errors(truth, np.full(len(truth), float(np.mean(real[target]))))
@@ -97,7 +103,7 @@ def _regressors(n_rows, n_columns):
 def _encoded(rows, test, target):
     """Training rows, encoded; their target; and test rows in the same encoding."""
     X, y = _split(rows, target)
-    encode = _encoder(X)
+    encode = _encoder(X, _COLUMNS)
     return encode.fit_transform(X), np.asarray(y), encode.transform(_split(test, target)[0])
 
 

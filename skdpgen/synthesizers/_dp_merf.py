@@ -381,7 +381,8 @@ def fit_merf_model(rows, settings, fit):
     public = np.random.default_rng(_FREQUENCIES)
     if isinstance(rows, FrameRows):
         # bins are as fine as the noise of the embedding allows
-        codec, *_ = rows.learn({**noise, "moments": noise["embedding"]}, fit.plan.extra_delta, rng, neighboring)
+        options = {"noise_of_model": noise["embedding"]}
+        codec, *_ = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options)
         width, unit = int(codec.n_levels.sum()), max(1.0, len(codec.n_levels)) ** 0.5
     else:
         codec = rows.learn(noise, fit.plan.extra_delta, rng, neighboring)

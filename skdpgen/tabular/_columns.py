@@ -473,7 +473,8 @@ class Categorical:
         for name, members in pairs:
             if not isinstance(name, str):
                 _fail(self, f"hierarchy: the name of a group must be text; got {name!r}")
-            if isinstance(members, str) or not np.iterable(members) or not len(tuple(members)):
+            # a set has another order in every process, and an iterator is empty after one look
+            if not isinstance(members, list | tuple | np.ndarray | pd.Index | pd.Series) or not len(members):
                 _fail(self, f"hierarchy: the group {name!r} must be a sequence of categories; got {members!r}")
         if len({name for name, _ in pairs}) < len(pairs):
             _fail(self, f"hierarchy: two groups are named {_first_twice([name for name, _ in pairs])!r}")
@@ -483,10 +484,10 @@ class Categorical:
         """Whether every category is in exactly one group that is given by name."""
         if not isinstance(self.hierarchy, tuple):
             return
-        group = {}
+        group, known = {}, set(self.categories)
         for name, members in self.hierarchy:
             for value in members:
-                if family(value) is None or value not in self.categories:
+                if family(value) is None or value not in known:
                     _fail(self, f"hierarchy: {value!r} of the group {name!r} is not one of the categories")
                 if value in group:
                     _fail(self, f"hierarchy: {value!r} is in the groups {group[value]!r} and {name!r}")

@@ -316,3 +316,9 @@ def test_declared_groups_carry_what_codes_have_in_common():
         distances.append(two_way_tvd(*pair))
     assert distances[0] < 0.02
     assert distances[0] < 0.5 * distances[1]
+
+
+@pytest.mark.parametrize("members", [iter("ab"), {"a", "b"}, {"a": 1, "b": 2}, "ab", []])
+def test_a_group_is_a_sequence_whose_order_is_known(members):
+    with pytest.raises(SchemaError, match="the group 'x' must be a sequence of categories"):
+        Categorical("c", hierarchy={"x": members, "y": ["c"]})

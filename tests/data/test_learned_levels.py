@@ -10,7 +10,18 @@ import pytest
 from _claims import RELATIONS
 from _watched import Queries
 
-from skdpgen import DPSGD, DPVAESynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyUnit, load
+from skdpgen import (
+    DPSGD,
+    DP2VAESynthesizer,
+    DPCGANSynthesizer,
+    DPMERFSynthesizer,
+    DPVAESynthesizer,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PrivacyUnit,
+    SubsetSGD,
+    load,
+)
 from skdpgen.data import frames
 from skdpgen.data.level_groups import _clusters, bytes_of_profiles, most_learned, noise_with_levels
 from skdpgen.exceptions import UtilityWarning
@@ -229,3 +240,29 @@ def test_a_saved_model_samples_given_a_learned_level_of_a_group(fitted, tmp_path
         assert set(rows["code"]) == {"c003", "c004"}
         assert (rows.loc[rows["code"] == "c003", "sick"] == "yes").mean() > 0.6
     assert str(model.summary_) == str(synth.summary_)
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        (DPMERFSynthesizer, {}),
+        (DPVAESynthesizer, {"n_components": 2, "training": DPSGD(2, 0.1, warm_start_steps=0)}),
+        (DP2VAESynthesizer, {"n_components": 2, "training": SubsetSGD(5, steps=2, warm_start_steps=0)}),
+        (DPCGANSynthesizer, {"training": DPSGD(2, 0.1)}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_model_without_tables_releases_nothing_for_a_value_that_a_rule_adds_to_all_that_it_keeps(model, options):
+    frame = _rows(60_000, 260).drop(columns="age")
+    frame["sick"] = np.where(np.arange(len(frame)) < 6, "yes", "no")
+    rules = ("if sick == 'yes': code == 'zzz'",)
+    schema = Schema([Categorical("code"), Categorical("sick", ("yes", "no"))], constraints=rules)
+    synth, watch = _fit(frame, 60.0, model, target=None, schema=schema, **options)
+    assert len(synth.model_.codec.encoder.schema_["code"].categories) == MAX_CATEGORIES + 1
+    assert not _groups(synth)
+    planned = model(60.0, schema=schema, **options).plan(frame).noise_multipliers
+    asked = [query.noise_multiplier for query in watch.queries if query is not None]
+    assert set(asked) == set(planned.values())
+    steps = planned.get("training", planned.get("decoder"))
+    once = [noise for noise in asked if noise != steps]
+    assert len(once) == len(set(once)), "a release was made twice"

@@ -345,3 +345,16 @@ def test_a_number_that_is_predicted_is_no_column_to_predict_it_by_where_names_ar
     real, synthetic = (pd.DataFrame(rng.normal(size=(400, 3))) for _ in range(2))
     report = build_report(real, synthetic, target=2)
     assert report.figures["tstr_score"] < 0.3
+
+
+@pytest.mark.parametrize(
+    ("target", "models", "message"),
+    [
+        ("cost", {"baseline": Ridge()}, "name no regressor 'baseline'"),
+        ("cost", {1: Ridge()}, "names of classifiers must be text"),
+        ("ward", [TREE, TREE], "one classifier"),
+    ],
+)
+def test_models_that_the_page_cannot_show_are_refused(small, target, models, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        build_report(*small, target=target, classifier=models)
