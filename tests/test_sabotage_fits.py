@@ -277,7 +277,7 @@ MUTANTS = [
     (
         "pixels that are summed unrounded",
         [FEATURES_ORDER],
-        (_wavelets.WaveletFeatures.forward, ("$images = _round($images) if $exact else $images", "pass")),
+        (_wavelets.WaveletFeatures.forward, ("(_round($rows) if $exact else $rows).reshape", "$rows.reshape")),
     ),
     (
         "types of objects taken from chunks, and not stated on the card",
