@@ -7,11 +7,12 @@ import pytest
 
 from skdpgen import PrivacyAccountant
 from skdpgen._types import NEIGHBORING
-from skdpgen.mechanisms import exact_value
+from skdpgen.mechanisms import add_gaussian, exact_value
+from skdpgen.utils.noise import make_noise_generator
 
 __all__ = [
-    "RELATIONS", "assert_noise_at_scale", "assert_refused_before_the_charge", "assert_sensitivity", "noise_is_at_scale",
-    "weighted_change",
+    "RELATIONS", "assert_noise_at_scale", "assert_noise_of", "assert_refused_before_the_charge", "assert_sensitivity",
+    "noise_is_at_scale", "weighted_change",
 ]  # fmt: skip
 
 RELATIONS = NEIGHBORING
@@ -69,6 +70,14 @@ def assert_noise_at_scale(noise, sd):
     assert noise_is_at_scale(noise, sd)
     for wrong in (2 / 3, 3 / 2, 0.98, 1.02):
         assert not noise_is_at_scale(noise, wrong * sd)
+
+
+def assert_noise_of(query, relation, n_releases):
+    """Check the noise of releases of a bounded sum, each coordinate by its weight."""
+    rng = make_noise_generator("fast")
+    released = np.stack([add_gaussian(query, 1.7, rng, relation) for _ in range(n_releases)])
+    sd = 1.7 * query.sensitivity(relation) / np.broadcast_to(query.weights, query.value.shape)
+    assert_noise_at_scale(released - exact_value(query), sd)
 
 
 def assert_refused_before_the_charge(estimator, match, *data):

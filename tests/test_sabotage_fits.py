@@ -5,6 +5,7 @@ from __future__ import annotations
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_class_norms
+import test_colour
 import test_dp_pca
 import test_image_features
 import test_noninterference
@@ -88,6 +89,7 @@ FEATURES_JOINED = Claim(
 )
 FEATURES_EXACT = Claim(test_image_features.test_no_sum_of_exact_features_is_rounded, (9, 6, 2))
 FEATURES_ORDER = Claim(test_image_features.test_the_order_of_sums_changes_no_feature_of_a_private_image, (28, 28))
+COLOURS_EXACT = Claim(test_colour.test_features_of_colour_are_those_of_the_mean_and_of_differences)
 FEATURES_APART = Claim(
     test_noninterference.test_the_exact_row_count_does_not_decide_which_moments_of_features_are_released
 )
@@ -278,6 +280,11 @@ MUTANTS = [
         "pixels that are summed unrounded",
         [FEATURES_ORDER],
         (_wavelets.WaveletFeatures.forward, ("(_round($rows) if $exact else $rows).reshape", "$rows.reshape")),
+    ),
+    (
+        "colours that are summed unrounded",
+        [COLOURS_EXACT],
+        (_wavelets.WaveletFeatures.forward, ("$images = _round($images) if $exact else $images", "pass")),
     ),
     (
         "types of objects taken from chunks, and not stated on the card",

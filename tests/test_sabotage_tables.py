@@ -5,6 +5,7 @@ from __future__ import annotations
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_hidden_categories as hidden
+import test_hierarchy as declared
 import test_learned_levels as many
 import test_level_groups as grouped
 import test_moment as moments
@@ -233,6 +234,17 @@ MUTANTS = [
     (
         "profiles of one column paid, of others not",
         [PROFILES[AR], PROFILES[RO]],
+        (
+            LevelProfiles.query,
+            (
+                "joint_histogram($rest)",
+                "__import__('dataclasses').replace(joint_histogram($rest), add_or_remove_one=1.0, replace_one=2**0.5)",
+            ),
+        ),
+    ),
+    (
+        "counts of declared groups that are in no sensitivity",
+        [Claim(declared.test_sensitivity_is_attained_not_exceeded_and_lower_than_with_profiles, r) for r in (AR, RO)],
         (
             LevelProfiles.query,
             (
