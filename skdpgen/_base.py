@@ -221,7 +221,7 @@ class PrivateEstimator(BaseEstimator):
         return read_unit(self.get_params(deep=False))
 
     def _share(self, name):
-        """Share of the budget of an entry of `budget_split`, "bounds" or "clusters"."""
+        """Share of the budget of an entry of `budget_split`, "bounds", "clusters" or "target"."""
         return share_of(self.budget_split, name)
 
     def _forget_fit(self, parameters):

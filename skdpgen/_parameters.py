@@ -44,8 +44,8 @@ __all__ = [
 ]
 
 # Shares of the whole budget where `budget_split` does not say otherwise: of each kind of fact that is learned, and of
-# the clusters of DP-GM.
-_SHARES = {"bounds": 0.05, "clusters": 0.1}
+# the clusters of DP-GM, and of the model of the target, which is made where its share is given.
+_SHARES = {"bounds": 0.05, "clusters": 0.1, "target": 0.0}
 _SHARE = Interval(Real, 1e-6, 1, closed="left")
 # Parameters of earlier versions: the parameter that holds them now, and what to give.
 _MOVED = {
@@ -575,5 +575,5 @@ def check_split(split, names):
 
 
 def share_of(split, name):
-    """Return the share of the budget of "bounds" or "clusters"."""
+    """Return the share of the budget of "bounds", "clusters" or "target"."""
     return float((split or {}).get(name, _SHARES[name]))

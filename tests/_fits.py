@@ -169,6 +169,11 @@ FITS = {
     "arrays, wide, replace_one": lambda: (MomentSynthesizer(neighboring="replace_one"), np.tile(X, (1, 34)), Y),
     "frame, moments": lambda: (MomentSynthesizer(target=["job", "age"], constraints="dose < 9"), FRAME),
     "frame, triples": lambda: (MomentSynthesizer(8.0, target="job"), FRAME),
+    "frame, target": lambda: (MomentSynthesizer(8.0, target="job", budget_split={"target": 0.2}), FRAME),
+    "frame, target, replace_one": lambda: (
+        P3GMSynthesizer(target="job", neighboring="replace_one", budget_split={"target": 0.1}),
+        FRAME,
+    ),
     "arrays, features": lambda: (P3GMSynthesizer(image_shape=(1, 3), decoder="features", random_state=0), X, Y),
     "arrays, images in cells": lambda: (_cells(), X, Y),
     "arrays, images in cells, replace_one": lambda: (_cells(neighboring="replace_one", **_PUBLIC), X, Y),

@@ -421,6 +421,18 @@ CASES = {
     "frame, back": Case(_p3gm(target="job"), "frame", back=True),
     "frame, much noise": Case(_moment(epsilon=1.0), "frame"),
     "frame, declared": Case(_p3gm(target="job", schema=_declared()), "frame"),
+    "frame, target": Case(_moment(target="job", budget_split={"target": 0.2}), "frame"),
+    "frame, target, in chunks, replace_one": Case(
+        _moment(target="late", neighboring=REPLACE, budget_split={"target": 0.2}), "frame", source=chunks
+    ),
+    "frame, target, constrained": Case(
+        _p3gm(
+            target="job",
+            constraints=["height <= income", "if job == 'nurse': day is None"],
+            budget_split={"target": 0.2},
+        ),
+        "frame",
+    ),
     "frame, grouped levels": Case(_moment(target="late", schema=_many_levels()), "frame"),
     "frame, grouped levels, replace_one": Case(
         _moment(schema=_many_levels(), neighboring=REPLACE, constraints=["if late: job == 'nurse'"]), "frame"

@@ -360,6 +360,10 @@ def triples_by_the_exact_row_count(patch):
     _wrap(patch, _frame_model, "release_triples", lambda f, rows, *a: f(rows, *a) if len(rows) > 100 else None)
 
 
+def a_model_of_the_target_by_the_exact_row_count(patch):
+    _wrap(patch, _frame_model, "release_target_model", lambda f, rows, *a: f(rows, *a) if len(rows) > 100 else None)
+
+
 def groups_by_the_exact_row_count(patch):
     rows = _array_rows(patch)
 
@@ -423,6 +427,7 @@ MUTANTS = [
     (second_moments_about_the_exact_mean, "pca in two rounds"),
     (tables_weighted_by_exact_frequencies, "frame"),
     (triples_by_the_exact_row_count, "frame"),
+    (a_model_of_the_target_by_the_exact_row_count, "frame, target"),
     (groups_by_the_exact_row_count, "termwise net"),
     (the_global_generator_moved_by_each_row, "pca"),
     (a_log_line_of_the_largest_value, "pca"),

@@ -13,6 +13,8 @@ import test_one_hot
 import test_ranges as ranges
 import test_second_look as looks
 import test_sources as sources
+import test_sum_of_rows as clipped
+import test_target_model as target_model
 import test_triples
 from _fits import ledger_is_what_ran, nothing_private_is_kept
 from _sabotage import Claim, assert_caught, before, mutant_ids
@@ -20,11 +22,13 @@ from _sabotage import Claim, assert_caught, before, mutant_ids
 from skdpgen.data import frames as _frames
 from skdpgen.data.level_groups import LevelProfiles, noise_with_levels
 from skdpgen.data.sources import ChunkSource, add_sums
+from skdpgen.generators.target_model import TargetStep
+from skdpgen.mechanisms import _moments, sum_of_rows
 from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
 from skdpgen.mechanisms._one_hot import one_hot_moments
 from skdpgen.mechanisms._triples import _products, triple_bounds, triple_interactions
 from skdpgen.synthesizers import _frame_model
-from skdpgen.synthesizers._frame_model import release_triples
+from skdpgen.synthesizers._frame_model import release_target_model, release_triples
 from skdpgen.tabular import _learning as learning
 
 AR, RO = "add_or_remove_one", "replace_one"
@@ -42,6 +46,9 @@ LEARNED_LEDGER = Claim(ledger_is_what_ran, "frame, learned levels")
 DIVIDED = Claim(many.test_both_parts_cost_what_is_charged_and_never_more, 17.3)
 MANY_FOLLOW = Claim(many.test_nothing_but_the_releases_decides_which_columns_have_groups, "add_or_remove_one")
 TRIPLES_LEDGER = Claim(ledger_is_what_ran, "frame, triples")
+TARGET_LEDGER = Claim(ledger_is_what_ran, "frame, target")
+GRADIENTS = {r: Claim(clipped.test_sensitivity_is_attained_and_not_exceeded, r, 1.0) for r in (AR, RO)}
+GRADIENT_OF_A_ROW = Claim(target_model.test_the_gradient_of_a_row_is_a_function_of_the_row_alone_to_the_last_bit)
 LOOKS = Claim(looks.test_rare_categories_are_found_and_every_column_keeps_those_of_the_first_look)
 RANGES_LEFT = Claim(ranges.test_the_ledger_and_the_queries_agree)
 RANGES_SCALED = Claim(ranges.test_the_release_is_of_the_far_columns_alone_and_scaled_to_them, "add_or_remove_one")
@@ -130,6 +137,22 @@ MUTANTS = [
             release_triples,
             ("add_gaussian($query, $noise_multiplier, $rest)", "add_gaussian($query, 0.9 * $noise_multiplier, $rest)"),
         ),
+    ),
+    ("sums of rows twice as far apart as they say", [GRADIENTS[RO]], (sum_of_rows, ("2.0", "2**0.5"))),
+    (
+        "rows counted twice in a sum",
+        [GRADIENTS[AR], GRADIENTS[RO]],
+        (_moments._RowSums.__call__, ("$roots @ $rows", "2 * $roots @ $rows")),
+    ),
+    (
+        "noise of the gradient below the charge",
+        [TARGET_LEDGER],
+        (release_target_model, ("add_gaussian($query, $noise, $rest)", "add_gaussian($query, 0.9 * $noise, $rest)")),
+    ),
+    (
+        "a gradient by the other rows",
+        [GRADIENT_OF_A_ROW],
+        (TargetStep.gradients, ("softmax($logits, axis=1)", "softmax($logits - $logits.mean(axis=0), axis=1)")),
     ),
     (
         "noise of the moments released again below the charge",

@@ -14,6 +14,7 @@ from ..tabular import (
     TableEncoder,
 )
 from ..tabular._construction import Construction
+from ..tabular._frames import numeric_values
 from ..tabular._identifiers import insert_keys, merge_keys, split_keys
 from ..tabular._level_groups import LevelGroups
 from ..utils.file_checks import MOST_CLASSES, check_size
@@ -166,8 +167,7 @@ class FrameCodec:
 
     def level_codes(self, frame):
         """Level codes of all columns that the model sees, the targets too, in the order of ``encoder.blocks_``."""
-        frame = frame.drop(columns=[key.name for _, key in self.keys], errors="ignore")
-        return self.encoder.codes(frame if self.construction is None else self.construction.encode(frame))
+        return self.encoder.codes(self.seen(frame))
 
     def split(self, codes):
         """Split level codes of all columns into those of `blocks` and the class codes, or None without a target."""
@@ -190,24 +190,60 @@ class FrameCodec:
 
         `exact` holds Series for columns whose values are known: of one value that all rows have, or of one each.
         """
+        return self.complete(self.decode_seen(codes, class_codes, rng, exact), rng, exact)
+
+    def decode_seen(self, codes, class_codes, rng, exact=None):
+        """A frame of what the model sees from level codes: `decode` before constraints construct the other columns."""
         if self.targets:
             at = self._targets_at
             full = np.empty((len(codes), len(self.encoder.blocks_)), dtype=np.int64)
             full[:, at] = np.stack(np.unravel_index(class_codes, self.class_shape), axis=1)
             full[:, [i for i in range(full.shape[1]) if i not in at]] = codes
             codes = full
-        frame, known = self.encoder.decode(codes, rng=rng), {}
-        made = () if self.construction is None else self.construction.changed
-        for name, value in (exact or {}).items():
-            value = pd.Series(value)
-            value = (value if len(value) == len(frame) else value.repeat(len(frame))).set_axis(frame.index)
-            if name in made:
-                known[name] = value
-            else:
-                frame[name] = value
+        frame = self.encoder.decode(codes, rng=rng)
+        for name, value in self._known(exact, frame, made=False).items():
+            frame[name] = value
+        return frame
+
+    def complete(self, frame, rng, exact=None):
+        """A frame, or (frame, y), of all columns from one of what the model sees."""
         if self.construction is not None:
+            known = self._known(exact, frame, made=True)
             frame = self.construction.decode(frame, self.encoder.schema_, self.drawn_schema, rng, known)
         return self.part(frame)
+
+    def _known(self, exact, frame, made):
+        """The columns of `exact` that constraints construct, or else the others: one value for each row of a frame."""
+        constructed = () if self.construction is None else self.construction.changed
+        known = {}
+        for name, value in (exact or {}).items():
+            if (name in constructed) == made:
+                value = pd.Series(value)
+                value = value if len(value) == len(frame) else value.repeat(len(frame))
+                known[name] = value.set_axis(frame.index)
+        return known
+
+    def seen(self, frame):
+        """What the model sees of a frame of rows."""
+        frame = frame.drop(columns=[key.name for _, key in self.keys], errors="ignore")
+        return frame if self.construction is None else self.construction.encode(frame)
+
+    def seen_values(self, frame):
+        """Values of the columns of `blocks`, from a frame of what the model sees: shape (n_rows, n_blocks), float64.
+
+        Numbers, dates as in `numeric_values`, NaN where missing; of categories the levels.
+        """
+        codes = self.split(self.encoder.codes(frame))[0].astype(np.float64)
+        for i, block in enumerate(self.blocks):
+            if block.name in self.encoder.binnings_:
+                codes[:, i] = numeric_values(frame[block.name], self.encoder.schema_[block.name])
+        return codes
+
+    def set_classes(self, frame, class_codes, rng):
+        """Return a frame of what the model sees with these classes, in the dtypes of the targets."""
+        first = np.zeros((self.n_classes, len(self.blocks)), dtype=np.int64)
+        labels = self.decode_seen(first, np.arange(self.n_classes), rng)
+        return frame.assign(**{name: labels[name].take(class_codes).array for name in self.targets})
 
     def decode_columns(self, codes, names, rng):
         """A frame of some columns, which are constructed from one another alone, from level codes of all columns."""

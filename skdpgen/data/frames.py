@@ -18,6 +18,7 @@ from ..mechanisms import (
     histogram,
     one_hot_moments,
     residual_plan,
+    sum_of_rows,
     triple_interactions,
     unit_pairs,
     unit_tables,
@@ -491,6 +492,10 @@ class FrameRows:
         """Interactions of all triples of columns in each class: a BoundedSum."""
         return self.source.reduce(functools.partial(_triples, codec=codec, quarters=quarters), add_sums)
 
+    def target_gradients(self, codec, step):
+        """Clipped gradient of the log-likelihood of the target, summed over the rows: a BoundedSum."""
+        return self.source.reduce(functools.partial(_target_gradients, codec=codec, step=step), add_sums)
+
     def importance_of(self, codec):
         """Weight of the errors of each block, shape (n_blocks,); public."""
         return np.array([self.importance.get(block.name, 1.0) for block in codec.blocks])
@@ -609,6 +614,12 @@ def _triples(chunk, codec, quarters, unit_sizes=None):
     codes, class_codes = codec.codes(chunk)
     cells = quarters.of_codes(codes), quarters.fine, class_codes, max(codec.n_classes, 1)
     return triple_interactions(*cells, unit_sizes=unit_sizes)
+
+
+def _target_gradients(chunk, codec, step, unit_sizes=None):
+    seen = codec.seen(chunk)
+    rows = step.rows(codec.seen_values(seen), codec.split(codec.encoder.codes(seen))[1])
+    return sum_of_rows(rows, transform=step.gradients, l2_bound=step.bound, unit_sizes=unit_sizes)
 
 
 def _score_moments(chunk, codec, scores, unit_sizes=None):

@@ -16,6 +16,7 @@ from ..tabular._frames import level_codes, numeric_bounds, numeric_values, resto
 from ..utils.printing import listed
 from .gaussians import class_weights, full_covariances
 from .product_mixture import root
+from .rows_of_classes import RowsOfClasses
 
 __all__ = ["ArraysGiven", "FramesChecked", "FramesGiven"]
 
@@ -188,8 +189,12 @@ class FramesGiven:
         self._model = model.latent_model
         levels, classes = self._conditions.levels, self._conditions.classes
         chance = self._model.likelihood(levels).mean(axis=1) if len(levels) else 1.0
-        self._possible = classes * chance > 0
-        self.component_weights = model.component_weights * classes * chance
+        weights = model.component_weights * chance
+        self._rows = None if model.target_model is None else self._rows_of_classes(model, weights)
+        if self._rows is not None:
+            weights = self._rows.shares(weights, np.random.default_rng(0))
+        self._possible = classes * weights > 0
+        self.component_weights = classes * weights
         if not self.component_weights.sum() > 0:
             raise ValueError(
                 f"the model has no rows with {_in_words(given)} together: give other values, or fewer columns"
@@ -202,9 +207,20 @@ class FramesGiven:
             raise ValueError(
                 f"y or class_ratio contains classes that given excludes: it leaves {listed(left)}; change one of them"
             )
+        codec, exact = self._conditions.codec, self._conditions.exact
+        if self._rows is not None:
+            return codec.complete(self._rows.sample(components, rng), rng, exact)
+        codes = self._model.sample(components, rng, self._conditions.levels)
+        return codec.decode(codes, components if self.codec.n_classes else None, rng, exact=exact)
+
+    def _rows_of_classes(self, model, weights):
         conditions = self._conditions
-        codes = self._model.sample(components, rng, conditions.levels)
-        return conditions.codec.decode(codes, components if self.codec.n_classes else None, rng, exact=conditions.exact)
+
+        def draw(classes, rng):
+            codes = self._model.sample(classes, rng, conditions.levels)
+            return conditions.codec.decode_seen(codes, classes, rng, conditions.exact)
+
+        return RowsOfClasses(model.target_model, model.codec, draw, weights)
 
 
 def _in_words(given):

@@ -31,6 +31,7 @@ from ._moments import (
     nearest_centers,
     second_moments,
     shared_moments,
+    sum_of_rows,
     unpack_moments,
     unpack_shared_moments,
 )
@@ -100,6 +101,7 @@ __all__ = [
     "shared_moments",
     "size_starts",
     "split_histogram",
+    "sum_of_rows",
     "total",
     "triple_bounds",
     "triple_interactions",

@@ -28,6 +28,7 @@ __all__ = [
     "nearest_centers",
     "second_moments",
     "shared_moments",
+    "sum_of_rows",
     "unpack_moments",
     "unpack_shared_moments",
     "weight_roots",
@@ -295,6 +296,29 @@ def first_moments(
     )
 
 
+def sum_of_rows(X, *, l2_bound=1.0, transform=None, exact=True, chunk_rows=None, unit_sizes=None):
+    """Sum the rows clipped to `l2_bound`, without their count.
+
+    Parameters
+    ----------
+    X, l2_bound, transform, exact, chunk_rows, unit_sizes
+        As in `moments`.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (d,) for rows divided by `l2_bound`: sensitivity 1, or 2 when a row is replaced.
+    """
+    total = _accumulate(X, None, 1, l2_bound, transform, exact, chunk_rows, sums=_RowSums(), unit_sizes=unit_sizes)[0]
+    return BoundedSum(
+        total,
+        add_or_remove_one=1.0,
+        replace_one=2.0,
+        lattice=LATTICE if exact else None,
+        weighted=unit_sizes is not None,
+    )
+
+
 def class_first_moments(
     X,
     y_codes,
@@ -545,6 +569,16 @@ class _FirstSums:
         roots = np.ones(len(rows)) if roots is None else roots
         yield slice(0, 1), np.array([roots @ roots])
         yield slice(1, 1 + rows.shape[1]), roots @ rows
+
+
+class _RowSums:
+    """Sum of a chunk of rows alone."""
+
+    def size(self, d):
+        return d
+
+    def __call__(self, rows, roots=None):
+        yield slice(None), (np.ones(len(rows)) if roots is None else roots) @ rows
 
 
 class _AllSums(_FirstSums):

@@ -176,6 +176,8 @@ class MomentSettings:
         What is released of units of several rows; None is nothing.
     features : ImageFeatures or None
         Images: the wavelet features whose moments are released too, and to which samples are moved; None is neither.
+    target_share : float
+        DataFrames: share of the budget of the gradient that corrects the model of the target; 0 is no such model.
     """
 
     n_components: int | str | None = "auto"
@@ -184,6 +186,7 @@ class MomentSettings:
     decoder: object | None = None
     units: object | None = None
     features: object | None = None
+    target_share: float = 0.0
 
     @property
     def moments_alone(self):
@@ -494,8 +497,9 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
         if share > 0 and not used:
             raise ValueError(f"budget_split gives a share to the {name}, which this model does not have")
     learned = rows.phases(bounds_share, twice=True) if model.has_second_look(rows) else rows.phases(bounds_share)
+    gradient = [Phase("target", model.target_share)] if model.target_share else []
     message = f'"bounds": {bounds_share:g} of budget_split leaves nothing to the model'
-    rest = remaining_share(learned, message) / sum(split)
+    rest = remaining_share([*learned, *gradient], message) / sum(split)
     encoder, em, decoder = (share * rest for share in split)
     of_features = 0.0
     if features:
@@ -520,7 +524,7 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
         phases.append(Phase("features", of_features))
     if net:
         phases.append(model.decoder.training.phase("decoder", decoder))
-    return phases
+    return [*phases, *gradient]
 
 
 # ---- published settings of P3GM -----------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ from ..generators.components import spread_components
 from ..generators.conditioning import FramesChecked, FramesGiven
 from ..generators.product_mixture import TableModel, consistent_marginals, fit_tables
 from ..generators.refined_table import RefinedTable
+from ..generators.rows_of_classes import RowsOfClasses
 from ..generators.scores import ScoreModel, fit_scores
+from ..generators.target_model import TargetModel, covered_classes, initial_step
 from ..generators.triples import quarters_of_levels, released_triples
 from ..generators.units import UnitModel, UnitSampler
 from ..mechanisms import add_gaussian, triple_bounds, unpack_moments, unpack_one_hot_moments
@@ -35,6 +37,8 @@ __all__ = ["FrameModel", "fit_frame_model", "joined", "joined_noise", "release_t
 _MOST_TRIPLES = 1 << 17
 # Standard deviations of a sum of products of halves by which all rows of a class must exceed the noise.
 _VISIBLE = 5.0
+# Synthetic rows to which the model of the target is fitted.
+_SYNTHETIC_ROWS = 20_000
 # Latent dimensions of a table with n_components="auto"; Moment draws rows without them where it has all tables.
 _MOST_COMPONENTS = 30
 
@@ -56,10 +60,14 @@ class FrameModel(ReleasedModel):
         Of the columns and the numbers of rows of units of several rows.
     respent : sequence of str, default=()
         Releases that the fit did not make, by which it released the moments again; it follows from other releases.
+    target_model : TargetModel or None
+        By which the target is drawn given the other columns.
     """
 
-    def __init__(self, codec, latent_model, row_count, mixture=None, net=None, units=None, respent=()):
-        self.respent = tuple(respent)
+    def __init__(
+        self, codec, latent_model, row_count, mixture=None, net=None, units=None, respent=(), target_model=None
+    ):
+        self.respent, self.target_model = tuple(respent), target_model
         self.codec, self.latent_model, self.row_count = codec, latent_model, row_count
         self.mixture, self.net, self.units = mixture, net, units
 
@@ -98,6 +106,21 @@ class FrameModel(ReleasedModel):
         """One row of each of some synthetic units, for the check of a file."""
         return UnitSampler(self, []).sample(n_units, rng, most_rows=1)[0]
 
+    def sample(self, components, rng):
+        """Rows, or (rows, y), of given components."""
+        if self.target_model is None:
+            return super().sample(components, rng)
+        rows = self._rows_of_classes(lambda classes: self.draw(classes, rng))
+        return self.codec.complete(rows.sample(components, rng), rng)
+
+    def _rows_of_classes(self, codes_of):
+        """Rows whose target the model of the target draws; `codes_of` gives level codes of rows of the table model."""
+
+        def draw(classes, rng):
+            return self.codec.decode_seen(codes_of(classes), classes, rng)
+
+        return RowsOfClasses(self.target_model, self.codec, draw, self.latent_model.class_counts)
+
     def draw(self, components, rng):
         """Level codes of rows of given components, shape (n_samples, n_blocks)."""
         if self.net is not None:
@@ -122,7 +145,11 @@ class FrameModel(ReleasedModel):
         decoder = self.latent_model if self.net is None else self.net
         codes = self._draw_present(decoder.decode(latent), rng)
         classes = spread_components(len(latent), self.class_ratio, rng) if self.codec.n_classes else None
-        return self.rows_of(codes, classes, rng)
+        if self.target_model is None:
+            return self.rows_of(codes, classes, rng)
+        frame = self._rows_of_classes(lambda classes: codes).relabelled(classes, rng)
+        decoded = self.codec.complete(frame, rng)
+        return decoded[0] if isinstance(decoded, tuple) else decoded
 
     def score_samples(self, frame, y=None):
         """Log-likelihood of each row (ELBO with a network)."""
@@ -132,10 +159,22 @@ class FrameModel(ReleasedModel):
             return self.net.elbo(self.codec.one_hot(codes), classes)
         if self.mixture is not None:
             return self.mixture.log_prob(latent.encode(self.codec.one_hot(codes)))
-        if classes is None and self.codec.n_classes:
+        if self.codec.n_classes and (classes is None or self.target_model is not None):
             scores = [latent.score_samples(codes, np.full(len(codes), k)) for k in range(self.codec.n_classes)]
-            return np.logaddexp.reduce(scores, axis=0)
+            if classes is None:
+                return np.logaddexp.reduce(scores, axis=0)
+            return self._scores_with_target(np.array(scores), classes, frame, y)
         return latent.score_samples(codes, np.zeros(len(codes), dtype=np.int64) if classes is None else classes)
+
+    def _scores_with_target(self, scores, classes, frame, y):
+        """Log-likelihood of rows from that with each class under the table model, shape (n_classes, n_rows)."""
+        if y is not None and self.codec.drawn_schema.names[-1] not in frame.columns:
+            frame = frame.assign(**{self.codec.drawn_schema.names[-1]: np.asarray(y)})
+        covered = self.target_model.classes
+        inside = np.logaddexp.reduce(scores[covered], axis=0)
+        own = scores[classes, np.arange(len(classes))]
+        values = self.codec.seen_values(self.codec.seen(frame))
+        return np.where(np.isin(classes, covered), inside + self.target_model.log_probability(values, classes), own)
 
     def to_state(self):
         """Return plain values and arrays for a release file."""
@@ -156,6 +195,7 @@ class FrameModel(ReleasedModel):
             "net": None if self.net is None else self.net.to_state(),
             **({} if self.units is None else {"units": self.units.to_state()}),
             **({"respent": list(self.respent)} if self.respent else {}),
+            **({} if self.target_model is None else {"target_model": self.target_model.to_state()}),
         }
 
     @classmethod
@@ -168,8 +208,12 @@ class FrameModel(ReleasedModel):
         respent = state.get("respent", ())
         if not (isinstance(respent, list | tuple) and set(respent) <= set(RESPENT) and len(respent) <= len(RESPENT)):
             raise ValueError("the model file names releases that no fit spends on the moments")
-        latent = kind.from_state(state["particles"])
-        return cls(codec, latent, state["row_count"], mixture, net, units, respent)
+        latent, target_model = kind.from_state(state["particles"]), state.get("target_model")
+        if target_model is not None:
+            if not (codec.targets and mixture is None and net is None and units is None):
+                raise ValueError("the model file has a model of the target, which this kind of model does not have")
+            target_model = TargetModel.from_state(target_model, len(codec.blocks), codec.n_classes)
+        return cls(codec, latent, state["row_count"], mixture, net, units, respent, target_model)
 
 
 def fit_frame_model(rows, model, fit):
@@ -216,7 +260,44 @@ def fit_frame_model(rows, model, fit):
     fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent)
     if "unit_pairs" in noise:
         fitted.units = release_pairs(rows, fitted, model.units.shared, fit)
+    if "target" in noise:
+        fitted.target_model = release_target_model(rows, fitted, fit)
     return fitted
+
+
+def release_target_model(rows, fitted, fit):
+    """Release one gradient of the likelihood of the target, at a model fitted to synthetic rows; correct it by this.
+
+    Parameters
+    ----------
+    rows : FrameRows
+    fitted : FrameModel
+    fit : ChargedFit
+
+    Returns
+    -------
+    TargetModel or None
+        None, with a warning, where the noise hides all classes but one.
+    """
+    codec, noise, stream = fitted.codec, fit.noise["target"], fit.stream
+    covered = covered_classes(fitted.class_ratio)
+    classes = spread_components(_SYNTHETIC_ROWS, fitted.class_ratio, stream)
+    synthetic = codec.decode_seen(fitted.draw(classes, stream), classes, stream)
+    is_number = np.array([block.name in codec.encoder.binnings_ for block in codec.blocks])
+    step = initial_step(codec.seen_values(synthetic), classes, covered, is_number, codec.n_levels)
+    query = rows.target_gradients(codec, step)
+    gradient = step.bound * add_gaussian(query, noise, fit.rng, fit.neighboring)
+    sd = step.bound * noise * query.sensitivity(fit.neighboring)
+    row_count = max(float(fitted.latent_model.class_counts[covered].sum()), 1.0)
+    if len(covered) < 2:
+        warnings.warn(
+            f"the noise hides all classes of {codec.target!r} but one: there is no model of the target, and the share "
+            'of "target" in budget_split is lost',
+            UtilityWarning,
+            stacklevel=2,
+        )
+        return None
+    return step.corrected(gradient, sd, row_count)
 
 
 def release_triples(rows, codec, released, sd, contrasts, fit):

@@ -177,6 +177,8 @@ class MomentSynthesizer(BaseMomentSynthesizer):
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
+    _split_names = ("bounds", "target")
+
     def _prepare(self, X, y, accountant, groups=None):
         rows = validate_input(self, X, y, groups)
         if not isinstance(rows, FrameRows):

@@ -9,6 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import UNIT_CONSTRAINTS
+from ..data.frames import FrameRows
+from ..exceptions import InvalidInputError
 from ..generators.components import join_chunks
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
@@ -37,7 +39,9 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
 
     def _plan(self, rows, model, accountant, *, split=None):
         """The settings with what is released of units of several rows, and the calibrated plan; see `plan_moments`."""
-        model = replace(model, units=unit_settings(self, rows, model))
+        model = replace(model, units=unit_settings(self, rows, model), target_share=self._share("target"))
+        if model.target_share:
+            _check_target(rows, model)
 
         def calibrate(phases):
             return self._calibrate_phases(accountant, rows, phases)
@@ -121,3 +125,16 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         if named := [f"{name}=" for name, value in others.items() if value is not None]:
             raise ValueError(f"units= is given alone, without {', '.join(named)}: units have rows of all kinds")
         return self._unit_chunks(units, random_state, self._rows_at_once)
+
+
+def _check_target(rows, model):
+    """Refuse a share of the budget for a model of the target where there can be none; before the charge."""
+    missing = None
+    if not isinstance(rows, FrameRows) or rows.target is None:
+        missing = "a DataFrame with a categorical target"
+    elif not model.moments_alone:
+        missing = 'decoder="released" and no mixture'
+    elif rows.unit is not None:
+        missing = "rows as the unit of privacy: leave out unit="
+    if missing is not None:
+        raise InvalidInputError(f'budget_split gives a share to the "target", whose model needs {missing}')

@@ -232,7 +232,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
     ((500, 64), (500,))
     """
 
-    _split_names = ("bounds", "encoder", "mixture", "decoder")
+    _split_names = ("bounds", "target", "encoder", "mixture", "decoder")
     # None: they depend on whether the network refines the released decoder
     _training_defaults = {
         **dict.fromkeys(("sampling_rate", "steps", "batch_size", "epochs", "warm_start_steps", "net")),

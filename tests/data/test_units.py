@@ -49,6 +49,7 @@ from skdpgen.mechanisms import (
     second_moments,
     selection_threshold,
     shared_moments,
+    sum_of_rows,
     total,
     triple_interactions,
 )
@@ -117,6 +118,7 @@ QUERIES = {
     "moments": (lambda r, m: moments(r, unit_sizes=m), E[0], -0.05 * E[0] + (1 - 0.05**2) ** 0.5 * E[1]),
     "second moments": (lambda r, m: second_moments(r, unit_sizes=m), E[0], E[1]),
     "first moments": (lambda r, m: first_moments(r, unit_sizes=m), E[0], -E[0]),
+    "sum of rows": (lambda r, m: sum_of_rows(r, unit_sizes=m), E[0], -E[0]),
     "class moments": (lambda r, m: class_moments(r, _side(r), 2, unit_sizes=m), E[0], E[3]),
     "shared moments": (
         lambda r, m: shared_moments(r, _side(r), 2, unit_sizes=m),

@@ -75,6 +75,17 @@ def test_a_wide_model_is_saved_scored_and_conditioned_like_others(fitted, tmp_pa
     assert drawn["label"].mean() > 0.65
 
 
+def test_a_wide_table_has_a_model_of_the_target_too(fitted):
+    synth = MomentSynthesizer(0.5, schema=SCHEMA, target="label", random_state=0, budget_split={"target": 0.3})
+    synth.fit(FRAME)
+    assert isinstance(synth.model_.latent_model, ScoreModel)
+    rows, plain = (s.sample(20_000, random_state=0) for s in (synth, fitted))
+    numbers = [f"c{j}" for j in range(3, 80)]
+    assert rows[numbers].corr().sub(plain[numbers].corr()).abs().mean().mean() < 0.1
+    real, synthetic = (r.groupby("label")[numbers].mean().diff().iloc[-1] for r in (FRAME, rows))
+    assert np.corrcoef(real, synthetic)[0, 1] > 0.8
+
+
 def test_latents_of_a_model_of_scores_go_there_and_back():
     synth = P3GMSynthesizer(0.3, schema=SCHEMA, target="label").fit(FRAME)
     assert isinstance(synth.model_.latent_model, ScoreModel)

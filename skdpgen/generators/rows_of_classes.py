@@ -1,0 +1,105 @@
+"""Rows of given classes where a model of the target decides which class a row is of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from .components import spread_components
+
+__all__ = ["RowsOfClasses"]
+
+# Draws of rows before an error is raised; rows of a draw at least and at most.
+_MOST_DRAWS, _FEWEST_ROWS, _MOST_ROWS = 400, 256, 50_000
+
+
+class RowsOfClasses:
+    """Rows of a table model whose target is drawn by a `TargetModel`.
+
+    The other columns have the distribution of the table model over the classes that the target's model is of, and the
+    class of a row is drawn given them. Rows of a wanted class are those that were drawn into it.
+
+    Parameters
+    ----------
+    target_model : TargetModel
+    codec : FrameCodec
+    draw : callable
+        Class codes, generator -> a frame of what the model sees.
+    weights : array of shape (n_classes,)
+        Of the classes under the table model.
+    """
+
+    def __init__(self, target_model, codec, draw, weights):
+        self._model, self._codec, self._draw = target_model, codec, draw
+        self._covered = np.zeros(len(weights), dtype=bool)
+        self._covered[target_model.classes] = True
+        self._weights = np.where(self._covered, weights, 0.0)
+
+    def sample(self, class_codes, rng):
+        """A frame of what the model sees, of rows of given classes.
+
+        Raises
+        ------
+        ValueError
+            A class that is wanted is hardly ever drawn.
+        """
+        own = np.flatnonzero(~self._covered[class_codes])  # classes that the target's model is not of
+        frames, places = [self._draw(class_codes[own], rng)], [own]
+        wanted = np.flatnonzero(self._covered[class_codes])
+        wanted = wanted[np.argsort(class_codes[wanted], kind="stable")]  # by class, and in order within it
+        n = len(wanted)
+        for _ in range(_MOST_DRAWS):
+            if not len(wanted):
+                break
+            frame = self._draw(spread_components(n, self._weights, rng), rng)
+            drawn = self._model.draw(self._codec.seen_values(frame), rng)
+            taken, left = _matched(drawn, class_codes[wanted])
+            frames.append(self._codec.set_classes(frame.take(taken[0]), drawn[taken[0]], rng))
+            places.append(wanted[taken[1]])
+            n = _rows_needed(drawn, class_codes[wanted[left]])
+            wanted = wanted[left]
+        if len(wanted):
+            rare = self._codec.classes[class_codes[wanted[0]]]
+            raise ValueError(
+                f"the model of the target draws almost no row of class {rare!r}: ask for other classes, or relax given"
+            )
+        frames = [frame for frame in frames if len(frame)] or frames[:1]
+        order = np.argsort(np.concatenate(places))
+        return pd.concat(frames, ignore_index=True).take(order).reset_index(drop=True)
+
+    def relabelled(self, class_codes, rng):
+        """A frame of rows of the table model, with classes drawn given the other columns."""
+        frame = self._draw(class_codes, rng)
+        inside = self._covered[class_codes]
+        drawn = np.where(inside, self._model.draw(self._codec.seen_values(frame), rng), class_codes)
+        return self._codec.set_classes(frame, drawn, rng)
+
+    def shares(self, weights, rng, n_rows=2_000):
+        """Weights of all classes where the target's model draws them, estimated from rows."""
+        weights, total = np.array(weights, dtype=np.float64), self._weights.sum()
+        if total > 0:
+            frame = self._draw(spread_components(n_rows, self._weights, rng), rng)
+            chances = self._model.probabilities(self._codec.seen_values(frame)).mean(axis=0)
+            weights[self._model.classes] = total * chances
+        return weights
+
+
+def _matched(drawn, wanted):
+    """Rows and places that have the same class, one to one, and the places that are left; `wanted` is sorted."""
+    rows, places, left = [], [], []
+    for code in np.unique(wanted):
+        mine, here = np.flatnonzero(drawn == code), np.flatnonzero(wanted == code)
+        n = min(len(mine), len(here))
+        rows.append(mine[:n])
+        places.append(here[:n])
+        left.append(here[n:])
+    return (np.concatenate(rows), np.concatenate(places)), np.concatenate(left)
+
+
+def _rows_needed(drawn, wanted):
+    """Rows to be drawn next: as many as the class that is furthest behind needs, by its share in the last draw."""
+    if not len(wanted):
+        return 0
+    classes, counts = np.unique(wanted, return_counts=True)
+    share = np.array([np.mean(drawn == code) for code in classes])
+    return int(np.clip(1.1 * np.max(counts / np.maximum(share, 1e-4)), _FEWEST_ROWS, _MOST_ROWS))

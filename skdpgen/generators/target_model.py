@@ -1,0 +1,445 @@
+"""A model of the target given the other columns: fitted to synthetic rows, then corrected by one private gradient.
+
+The released tables say how each pair of columns goes with the target, and noise in them looks like interactions that
+the rows do not have. The model here is an additive logistic regression over cells of columns, with a few pairs and
+triples of columns beside it. Its fit to synthetic rows is post-processing. One clipped gradient of its likelihood over
+the private rows then says in which directions the synthetic rows are wrong. A Newton step follows this gradient, with
+the Hessian of the synthetic rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import softmax
+
+from ..utils.blocks import map_blocks
+
+__all__ = ["ColumnCells", "TargetModel", "TargetStep", "covered_classes", "initial_step"]
+
+# Most cells of a column of numbers and of categories, and of all columns together, about.
+_MOST_BINS, _MOST_LEVELS, _MOST_CELLS = 32, 128, 512
+# Synthetic rows that a category needs for a cell of its own.
+_FREQUENT = 50
+# Parts of a column in a pair and in a triple of columns; how many of them the model has, and the columns up to which
+# triples are looked for.
+_PAIR_PARTS, _TRIPLE_PARTS, _N_PAIRS, _N_TRIPLES, _MOST_OF_TRIPLES = 4, 2, 12, 6, 24
+# Expected variance of the target in a cell of a pair or triple below which it does not count.
+_LEAST_VARIANCE = 5.0
+# Ridge of columns and of their pairs and triples, in rows; steps of L-BFGS.
+_RIDGE, _RIDGE_OF_TERMS, _MOST_STEPS = 2.0, 20.0, 60
+# Share of the interactions that the first model has: some are of the noise. The gradient decides about the rest.
+_INTERACTIONS = 0.5
+# Quantile of the norms of the gradients of synthetic rows to which those of rows are clipped.
+_CLIPPED = 0.95
+# Directions seen in fewer rows than this are scaled as if there were so many.
+_LEAST_ROWS = 5.0
+# Classes below this share of the rows keep the rows of the released tables; and the most classes that have a model.
+_LEAST_SHARE, _MOST_CLASSES = 1e-3, 20
+
+
+def covered_classes(shares):
+    """Codes of the classes that the model is of: the largest one, and others with a thousandth of the rows at least."""
+    largest = np.argsort(-np.asarray(shares), kind="stable")[:_MOST_CLASSES]
+    return np.sort(largest[(np.asarray(shares)[largest] >= _LEAST_SHARE) | (largest == largest[0])])
+
+
+# ---- cells of columns ----------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class ColumnCells:
+    """Cells of the columns, and of some pairs and triples of columns.
+
+    Parameters
+    ----------
+    edges : tuple of (array or None)
+        Of each column of numbers, between which its cells lie; None for categories.
+    levels : tuple of (array of int or None)
+        Of each column of categories, the cell of each level; None for numbers.
+    parts : tuple of (array of int)
+        Part of each cell of a column, `_PAIR_PARTS` of them.
+    pairs, triples : arrays of int of shape (n_pairs, 2), (n_triples, 3)
+        Columns whose parts make further cells. A triple has halves of columns.
+    """
+
+    edges: tuple
+    levels: tuple
+    parts: tuple = ()
+    pairs: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
+    triples: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
+
+    @property
+    def sizes(self):
+        """Number of cells of each column: for numbers, one more for missing values."""
+        pairs = zip(self.edges, self.levels)
+        return np.array([len(e) + 2 if e is not None else int(of.max()) + 1 for e, of in pairs], dtype=np.int64)
+
+    @property
+    def all_sizes(self):
+        """The same, with the pairs and triples."""
+        more = [_PAIR_PARTS**2] * len(self.pairs) + [_TRIPLE_PARTS**3] * len(self.triples)
+        return np.concatenate([self.sizes, np.array(more, dtype=np.int64)])
+
+    def codes(self, values):
+        """Cell of each row in each column, and in each pair and triple: int array of shape (n_rows, n)."""
+        columns = []
+        for value, edges, levels in zip(values.T, self.edges, self.levels):
+            if edges is None:
+                columns.append(levels[value.astype(np.int64)])
+            else:
+                found = np.searchsorted(edges, np.nan_to_num(value), side="right")
+                columns.append(np.where(np.isnan(value), len(edges) + 1, found))
+        if len(self.pairs) or len(self.triples):
+            part = [of[column] for of, column in zip(self.parts, columns)]
+            for a, b in self.pairs:
+                columns.append(part[a] * _PAIR_PARTS + part[b])
+            half = [p * _TRIPLE_PARTS // _PAIR_PARTS for p in part]
+            for a, b, c in self.triples:
+                columns.append((half[a] * _TRIPLE_PARTS + half[b]) * _TRIPLE_PARTS + half[c])
+        return np.stack(columns, axis=1).astype(np.int64) if columns else np.zeros((len(values), 0), dtype=np.int64)
+
+    @classmethod
+    def of_rows(cls, values, is_number, n_levels):
+        """Cells of about equal numbers of synthetic rows; frequent values and frequent categories have their own."""
+        width = max(len(is_number), 1)
+        bins, most = (int(np.clip(_MOST_CELLS // width, 2, n)) for n in (_MOST_BINS, _MOST_LEVELS))
+        edges, levels = [], []
+        for value, number, size in zip(values.T, is_number, n_levels):
+            edges.append(_edges(value[~np.isnan(value)], bins) if number else None)
+            levels.append(None if number else _cells_of_levels(value.astype(np.int64), int(size), most))
+        return cls(tuple(edges), tuple(levels))
+
+    def with_terms(self, codes, residuals, variances):
+        """Add the pairs and triples of columns whose residuals stand out in synthetic rows."""
+        parts = tuple(_parts(column, size) for column, size in zip(codes.T, self.sizes))
+        of_row = np.stack([part[column] for part, column in zip(parts, codes.T)], axis=1)
+        pairs = _pairs_that_stand_out(of_row, residuals, variances)
+        triples = _triples_that_stand_out(of_row * _TRIPLE_PARTS // _PAIR_PARTS, residuals, variances)
+        return replace(self, parts=parts, pairs=pairs, triples=triples)
+
+    def to_state(self):
+        """Return plain values and arrays for a release file."""
+        columns = {}
+        for i, (edges, levels) in enumerate(zip(self.edges, self.levels)):
+            columns[str(i)] = {"levels": levels} if edges is None else {"edges": edges}
+            columns[str(i)]["parts"] = self.parts[i]
+        return {"columns": columns, "pairs": self.pairs, "triples": self.triples}
+
+    @classmethod
+    def from_state(cls, state):
+        """Rebuild from `to_state`."""
+        columns = [state["columns"][str(i)] for i in range(len(state["columns"]))]
+        edges, levels, parts = (tuple(c.get(name) for c in columns) for name in ("edges", "levels", "parts"))
+        made = cls(edges, levels, parts, np.asarray(state["pairs"]), np.asarray(state["triples"]))
+        made._check()
+        return made
+
+    def _check(self):
+        """Refuse cells of a file that do not fit one another."""
+        for edges, levels, parts, size in zip(self.edges, self.levels, self.parts, self.sizes):
+            known = edges if edges is not None else levels
+            whole = edges is not None or (levels.dtype.kind in "iu" and levels.min(initial=0) >= 0)
+            if known.ndim != 1 or not whole or (edges is not None and (np.diff(edges) <= 0).any()):
+                raise ValueError("the cells of the target's model are no cells of its columns")
+            if parts.shape != (size,) or parts.dtype.kind not in "iu" or not _within(parts, _PAIR_PARTS):
+                raise ValueError("the parts of the target's model are not those of its cells")
+        for terms, width in ((self.pairs, 2), (self.triples, 3)):
+            shaped = terms.ndim == 2 and terms.shape[1] == width and terms.dtype.kind in "iu"
+            if not shaped or len(terms) > _MOST_CELLS or not _within(terms, len(self.edges)):
+                raise ValueError("the pairs and triples of the target's model are not of its columns")
+
+
+def _within(codes, size):
+    return bool((codes >= 0).all() and (codes < size).all())
+
+
+def _edges(values, bins):
+    """Edges of cells of about equal numbers of rows; a value of as many rows has a cell of its own."""
+    distinct, counts = np.unique(values, return_counts=True)
+    frequent = distinct[counts > len(values) / bins]
+    rest = values[~np.isin(values, frequent)]
+    between = np.quantile(rest, np.linspace(0, 1, bins + 1)[1:-1]) if len(rest) > 2 * _FREQUENT else np.zeros(0)
+    return np.unique(np.concatenate([between, frequent, np.nextafter(frequent, np.inf)]))
+
+
+def _cells_of_levels(codes, n_levels, most):
+    """Cell of each level: the frequent ones have their own, the last cell is that of all others."""
+    counts = np.bincount(codes, minlength=n_levels)
+    own = np.argsort(-counts, kind="stable")[: most - 1]
+    own = own[counts[own] >= _FREQUENT]
+    cells = np.full(n_levels, len(own), dtype=np.int64)
+    cells[own] = np.arange(len(own))
+    return cells
+
+
+def _parts(codes, size):
+    """Part of each cell: of about equal numbers of rows, in the order of the cells."""
+    counts = np.bincount(codes, minlength=size)
+    middle = (np.cumsum(counts) - counts / 2) / max(counts.sum(), 1)
+    return np.minimum((middle * _PAIR_PARTS).astype(np.int64), _PAIR_PARTS - 1)
+
+
+def _pairs_that_stand_out(parts, residuals, variances):
+    n_columns = parts.shape[1]
+    one_hot = _one_hot(parts, np.full(n_columns, _PAIR_PARTS))
+    gain = _gains(one_hot, one_hot, residuals, variances)
+    gain = gain.reshape(n_columns, _PAIR_PARTS, n_columns, _PAIR_PARTS).sum(axis=(1, 3))
+    first, second = np.triu_indices(n_columns, 1)
+    best = np.argsort(-gain[first, second], kind="stable")[:_N_PAIRS]
+    return np.stack([first[best], second[best]], axis=1)
+
+
+def _triples_that_stand_out(halves, residuals, variances):
+    n_columns = halves.shape[1]
+    if not 3 <= n_columns <= _MOST_OF_TRIPLES:
+        return np.zeros((0, 3), dtype=np.int64)
+    first, second = np.triu_indices(n_columns, 1)
+    quarters = halves[:, first] * _TRIPLE_PARTS + halves[:, second]
+    of_pairs = _one_hot(quarters, np.full(len(first), _TRIPLE_PARTS**2))
+    gain = _gains(of_pairs, _one_hot(halves, np.full(n_columns, _TRIPLE_PARTS)), residuals, variances)
+    gain = gain.reshape(len(first), _TRIPLE_PARTS**2, n_columns, _TRIPLE_PARTS).sum(axis=(1, 3))
+    pair, third = np.nonzero(np.arange(n_columns) > second[:, None])
+    best = np.argsort(-gain[pair, third], kind="stable")[:_N_TRIPLES]
+    return np.stack([first[pair[best]], second[pair[best]], third[best]], axis=1)
+
+
+def _gains(one, other, residuals, variances):
+    """Sum over the classes of (residual in a cell)^2 / (its variance), for every pair of cells."""
+    gain = 0.0
+    for residual, variance in zip(residuals.T.astype(np.float32), variances.T.astype(np.float32)):
+        spread = one.T @ (other * variance[:, None])
+        found = np.square(one.T @ (other * residual[:, None])) / np.maximum(spread, 1e-9)
+        gain = gain + np.where(spread > _LEAST_VARIANCE, found, 0.0)
+    return gain
+
+
+def _one_hot(codes, sizes):
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    matrix = np.zeros((len(codes), int(np.sum(sizes))), dtype=np.float32)
+    matrix[np.arange(len(codes))[:, None], codes + starts] = 1.0
+    return matrix
+
+
+# ---- the model -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class TargetModel:
+    """Released state: probabilities of classes given the other columns.
+
+    Parameters
+    ----------
+    classes : array of int of shape (n_covered,)
+        Codes of the classes that it is of, sorted; the others are left as they are.
+    cells : ColumnCells
+    prior : array of shape (n_covered,)
+        Logits without any column.
+    weights : array of shape (cells.all_sizes.sum(), n_covered)
+        What each cell adds to the logits.
+    """
+
+    classes: np.ndarray
+    cells: ColumnCells
+    prior: np.ndarray
+    weights: np.ndarray
+
+    def logits(self, codes):
+        """Logits of rows from their cells, shape (n_rows, n_covered): each row's sum is in the order of the columns."""
+        return _looked_up(codes, self.cells.all_sizes, self.weights) + self.prior
+
+    def probabilities(self, values):
+        """Probability of each class that the model is of, shape (n_rows, n_covered)."""
+        return softmax(self.logits(self.cells.codes(values)), axis=1)
+
+    def draw(self, values, rng):
+        """Class codes of rows."""
+        cumulative = np.cumsum(self.probabilities(values), axis=1)
+        at = (cumulative < rng.random((len(values), 1))).sum(axis=1)
+        return self.classes[np.minimum(at, len(self.classes) - 1)]
+
+    def log_probability(self, values, class_codes):
+        """Log-probability of the class of each row among those that the model is of; 0 for other classes."""
+        logs = np.log(np.maximum(self.probabilities(values), 1e-300))
+        at = np.searchsorted(self.classes, class_codes).clip(max=len(self.classes) - 1)
+        return np.where(self.classes[at] == class_codes, logs[np.arange(len(logs)), at], 0.0)
+
+    def to_state(self):
+        """Return plain values and arrays for a release file."""
+        arrays = {"classes": self.classes, "prior": self.prior, "weights": self.weights}
+        return {"cells": self.cells.to_state(), **arrays}
+
+    @classmethod
+    def from_state(cls, state, n_columns, n_classes):
+        """Rebuild from `to_state`; ValueError where it does not fit a table of so many columns and classes."""
+        made = cls(state["classes"], ColumnCells.from_state(state["cells"]), state["prior"], state["weights"])
+        classes, k = made.classes, len(made.classes)
+        if classes.dtype.kind not in "iu" or not _within(classes, n_classes) or (np.diff(classes) <= 0).any() or k < 2:
+            raise ValueError("the classes of the target's model are not those of the table")
+        shapes = made.prior.shape == (k,) and made.weights.shape == (int(made.cells.all_sizes.sum()), k)
+        if len(made.cells.edges) != n_columns or not shapes:
+            raise ValueError("the target's model does not have the columns of the table")
+        return made
+
+
+def _looked_up(codes, sizes, table):
+    """Sum over the columns of the rows of `table` that belong to their cells; the order of addition is fixed."""
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    total = np.zeros((len(codes), table.shape[1]))
+    for column, start in zip(codes.T, starts):
+        total += table[start + column]
+    return total
+
+
+# ---- the private step ----------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class TargetStep:
+    """A model fitted to synthetic rows, and what the gradient over private rows is taken in; all of it is released.
+
+    Parameters
+    ----------
+    model : TargetModel
+        Fitted to synthetic rows.
+    interactions : array of shape (n_cells_of_terms, n_covered)
+        What the pairs and triples add to its logits in full; the model has a part of it.
+    scale : array of shape (n_cells_of_columns + n_covered, n_directions)
+        From the features of a row (its cells, and its interactions) to directions in which the Hessian of the
+        synthetic rows is the identity.
+    bound : float
+        Norm to which the gradient of a row is clipped.
+    """
+
+    model: TargetModel
+    interactions: np.ndarray
+    scale: np.ndarray
+    bound: float
+
+    def rows(self, values, class_codes):
+        """Cells of rows and the place of their class, as `gradients` takes them; -1 for a class without a model."""
+        at = np.searchsorted(self.model.classes, class_codes).clip(max=len(self.model.classes) - 1)
+        at = np.where(self.model.classes[at] == class_codes, at, -1)
+        return np.column_stack([self.model.cells.codes(values), at]).astype(np.float64)
+
+    def gradients(self, rows):
+        """Gradient of the log-likelihood of each row, shape (n_rows, n_directions * n_covered); 0 without a class.
+
+        It is a function of the row alone, to the last bit.
+        """
+        codes, at = rows[:, :-1].astype(np.int64), rows[:, -1].astype(np.int64)
+        residual = -softmax(self.model.logits(codes), axis=1)
+        known = np.flatnonzero(at >= 0)
+        residual[known, at[known]] += 1.0
+        residual[at < 0] = 0.0
+        return (self._directions(codes)[:, :, None] * residual[:, None, :]).reshape(len(rows), -1)
+
+    def _directions(self, codes):
+        """Features of rows in the directions, shape (n_rows, n_directions)."""
+        sizes = self.model.cells.all_sizes
+        n = len(self.model.cells.edges)
+        found = _looked_up(codes[:, :n], sizes[:n], self.scale)
+        shifts = _looked_up(codes[:, n:], sizes[n:], self.interactions)
+        shifts = shifts - shifts.mean(axis=1, keepdims=True)
+        for k, row in enumerate(self.scale[int(sizes[:n].sum()) :]):
+            found += shifts[:, k, None] * row
+        return found
+
+    def corrected(self, gradient, sd, row_count):
+        """The model after a Newton step along a released gradient.
+
+        Parameters
+        ----------
+        gradient : array of shape (n_directions * n_covered,)
+            Noisy sum of the clipped gradients, in their units.
+        sd : float
+            Standard deviation of the noise on each entry.
+        row_count : float
+            Released number of rows.
+
+        Returns
+        -------
+        TargetModel
+        """
+        k = len(self.model.classes)
+        gradient = gradient.reshape(-1, k) / row_count
+        gradient = gradient - gradient.mean(axis=1, keepdims=True)
+        # drawn towards no step as far as the noise explains it (James and Stein)
+        square, noise = float(np.square(gradient).sum()), len(gradient) * (k - 1) * (sd / row_count) ** 2
+        kept = max(0.0, 1.0 - noise / max(square, 1e-300))
+        step = (k - 1) / k * kept * self.scale @ gradient
+        n = int(self.model.cells.sizes.sum())
+        weights = self.model.weights.copy()
+        weights[:n] += step[:n]
+        centred = self.interactions - self.interactions.mean(axis=1, keepdims=True)
+        weights[n:] += centred @ step[n:]
+        return replace(self.model, weights=weights)
+
+
+def initial_step(values, class_codes, covered, is_number, n_levels):
+    """Fit a model of the target to synthetic rows, and prepare the private step: post-processing.
+
+    Parameters
+    ----------
+    values : array of shape (n_rows, n_columns)
+        Of synthetic rows: numbers, NaN where missing, and levels of categories.
+    class_codes : array of int of shape (n_rows,)
+    covered : array of int
+        Codes of the classes that the model is of. A model of one class has nothing to learn, and no gradient.
+    is_number : array of bool of shape (n_columns,)
+    n_levels : array of int of shape (n_columns,)
+        Of the columns of categories.
+
+    Returns
+    -------
+    TargetStep
+    """
+    inside = np.isin(class_codes, covered)
+    values, labels = values[inside], np.searchsorted(covered, class_codes[inside])
+    hot = np.eye(len(covered))[labels]
+    share = (hot.sum(axis=0) + 1) / (len(hot) + len(covered))
+    cells = ColumnCells.of_rows(values, is_number, n_levels)
+    prior = np.log(share)
+    codes = cells.codes(values)
+    columns = _one_hot(codes, cells.sizes)
+    weights = _logistic(columns, hot, np.broadcast_to(prior, hot.shape), _RIDGE)
+    logits = prior + columns @ weights
+    chances = softmax(logits, axis=1)
+    cells = cells.with_terms(codes, hot - chances, chances * (1 - chances))
+    codes = cells.codes(values)
+    n = len(cells.edges)
+    terms = _one_hot(codes[:, n:], cells.all_sizes[n:])
+    interactions = _logistic(terms, hot, logits, _RIDGE_OF_TERMS)
+    model = TargetModel(covered, cells, prior, np.concatenate([weights, _INTERACTIONS * interactions]))
+    chances = softmax(model.logits(codes), axis=1)
+    features = terms @ interactions
+    features = np.concatenate([columns, features - features.mean(axis=1, keepdims=True)], axis=1)
+    variances = (chances * (1 - chances)).sum(axis=1) / len(covered)
+    values_of, vectors = np.linalg.eigh((features * variances[:, None]).T @ features / len(features))
+    kept = values_of > 1e-9 * values_of.max()  # the cells of a column sum to 1: others are no directions
+    least = _LEAST_ROWS * float(variances.mean()) / len(features)
+    scale = vectors[:, kept] / np.sqrt(np.maximum(values_of[kept], least))
+    if not kept.any():
+        scale = np.zeros((features.shape[1], 1))
+    step = TargetStep(model, interactions, scale, 1.0)
+    rows = step.rows(values, covered[labels])
+    norms = [np.linalg.norm(part, axis=1) for _, part in map_blocks(step.gradients, rows, 1024)]
+    return replace(step, bound=max(float(np.quantile(np.concatenate(norms), _CLIPPED)), 1e-12))
+
+
+def _logistic(features, hot, offset, ridge):
+    """Weights of a multinomial logistic regression with an offset, by L-BFGS."""
+    n, d, k = len(hot), features.shape[1], hot.shape[1]
+    if d == 0:
+        return np.zeros((0, k))
+    scale = 1 / np.sqrt(features.mean(axis=0, dtype=np.float64) + 1e-3)  # rare cells move as fast as frequent ones
+    features, penalty = features * scale.astype(np.float32), ridge / n * np.square(scale)[:, None]
+
+    def loss(flat):
+        weights = flat.reshape(d, k)
+        logits = offset + features @ weights.astype(np.float32)
+        top = logits.max(axis=1, keepdims=True)
+        exponentials = np.exp(logits - top)
+        total = exponentials.sum(axis=1, keepdims=True)
+        fit = np.mean(top[:, 0] + np.log(total[:, 0]) - (logits * hot).sum(axis=1))
+        gradient = features.T @ (exponentials / total - hot).astype(np.float32) / n + penalty * weights
+        return float(fit + 0.5 * np.sum(penalty * weights**2)), gradient.ravel().astype(np.float64)
+
+    found = minimize(loss, np.zeros(d * k), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_STEPS})
+    return found.x.reshape(d, k) * scale[:, None]

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import copy
+import functools
+
+import numpy as np
+import pytest
+from _claims import RELATIONS, assert_sensitivity
+from scipy.special import logsumexp
+from sklearn.metrics import log_loss
+
+from skdpgen.generators import target_model
+from skdpgen.generators.target_model import ColumnCells, TargetModel, covered_classes, initial_step
+from skdpgen.mechanisms import exact_value, sum_of_rows
+
+IS_NUMBER, N_LEVELS = np.array([True, False, True, False]), np.array([0, 6, 0, 3])
+
+
+def _rows(n, seed=0, shift=0.0, n_classes=3):
+    """Numbers, one of them with missing values and a frequent value, categories, and classes that depend on them."""
+    rng = np.random.default_rng(seed)
+    number, spiked = rng.normal(size=n), np.where(rng.random(n) < 0.4, 0.0, rng.gamma(2.0, 3.0, n))
+    values = np.column_stack([number, rng.integers(0, 6, n), spiked, rng.integers(0, 3, n)])
+    values[rng.random(n) < 0.1, 2] = np.nan
+    effect = np.stack([number + shift * (values[:, 1] == 2), np.nan_to_num(spiked) / 3, 0 * number], axis=1)
+    logits = effect[:, :n_classes] + [1.0, 0.0, 0.5][:n_classes]
+    return values, (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+
+
+@functools.cache
+def _step(n_classes=3):
+    values, classes = _rows(4000, n_classes=n_classes)
+    return initial_step(values, classes, np.arange(n_classes), IS_NUMBER, N_LEVELS)
+
+
+def _directions(step):
+    return step.scale.shape[1], len(step.model.classes)
+
+
+def _moved(step, at):
+    """The model moved along its directions: what `corrected` does without noise, in other words."""
+    n = int(step.model.cells.sizes.sum())
+    change, weights = step.scale @ at, step.model.weights.copy()
+    centred = step.interactions - step.interactions.mean(axis=1, keepdims=True)
+    weights[:n] += change[:n]
+    weights[n:] += centred @ change[n:]
+    return TargetModel(step.model.classes, step.model.cells, step.model.prior, weights)
+
+
+def test_gradients_are_those_of_the_log_likelihood(rng):
+    step = _step()
+    values, classes = _rows(20, seed=5)
+    gradients = step.gradients(step.rows(values, classes)).reshape(20, *_directions(step))
+    for _ in range(3):
+        direction = rng.normal(size=_directions(step))
+        up, down = (_moved(step, t * direction).log_probability(values, classes) for t in (1e-5, -1e-5))
+        np.testing.assert_allclose((gradients * direction).sum(axis=(1, 2)), (up - down) / 2e-5, rtol=1e-4, atol=1e-6)
+
+
+def test_a_row_of_a_class_without_a_model_has_no_gradient():
+    values, classes = _rows(4000)
+    step = initial_step(values, classes, np.array([0, 2]), IS_NUMBER, N_LEVELS)
+    gradients = step.gradients(step.rows(values, classes))
+    np.testing.assert_array_equal(np.any(gradients != 0, axis=1), classes != 1)
+    assert set(step.model.draw(values, np.random.default_rng(0))) == {0, 2}
+    assert (step.model.log_probability(values, classes)[classes == 1] == 0).all()
+
+
+def test_the_gradient_of_a_row_is_a_function_of_the_row_alone_to_the_last_bit(rng):
+    step = _step()
+    rows = step.rows(*_rows(500, seed=3))
+    whole = step.gradients(rows)
+    order = rng.permutation(500)
+    np.testing.assert_array_equal(step.gradients(rows[order]), whole[order])
+    np.testing.assert_array_equal(step.gradients(rows[77:78])[0], whole[77])
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_sensitivity_of_the_gradient_is_attained_and_not_exceeded(relation):
+    step = _step(2)
+    values, classes = _rows(300, seed=4, n_classes=2)
+    odd = np.array([[40.0, 5, 300.0, 2], [-40.0, 0, np.nan, 0], [0.0, 2, 0.0, 1]])
+    units = [(row, k) for row in odd for k in (0, 1, 2)]  # class 2 has no model
+
+    def joined(unit):
+        return (values, classes) if unit is None else (np.vstack([values, unit[0]]), np.append(classes, unit[1]))
+
+    # of two classes, the gradients of one row with either class are opposite; both are longer than the bound
+    row = odd[0]
+    bound = 0.5 * min(np.linalg.norm(step.gradients(step.rows(row[None], np.array([k])))) for k in (0, 1))
+    attained = [(None, (row, 0))] if relation == "add_or_remove_one" else [((row, 0), (row, 1))]
+    pairs = [(None, u) for u in units] if relation == "add_or_remove_one" else [(u, v) for u in units for v in units]
+    assert_sensitivity(
+        lambda data: sum_of_rows(step.rows(*data), transform=step.gradients, l2_bound=bound),
+        [(joined(one), joined(other)) for one, other in pairs],
+        attained=[(joined(one), joined(other)) for one, other in attained],
+        relation=relation,
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_newton_step_towards_other_rows_lowers_their_loss(n_classes):
+    step = _step(n_classes)
+    values, classes = _rows(20_000, seed=1, shift=1.5, n_classes=n_classes)
+    query = sum_of_rows(step.rows(values, classes), transform=step.gradients, l2_bound=step.bound)
+    gradient = step.bound * exact_value(query)
+    before, after = step.model, step.corrected(gradient, 0.0, len(values))
+    fresh, labels = _rows(20_000, seed=2, shift=1.5, n_classes=n_classes)
+    losses = [log_loss(labels, model.probabilities(fresh)) for model in (before, after)]
+    assert losses[1] < losses[0] - 0.005
+    # noise that explains the whole gradient leaves the model as it is
+    np.testing.assert_array_equal(step.corrected(gradient, 1e9, len(values)).weights, before.weights)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_hessian_of_synthetic_rows_is_the_identity_in_the_directions(n_classes):
+    step = _step(n_classes)
+    values, classes = _rows(4000, n_classes=n_classes)
+    rows = step.rows(values, classes)
+    chances = step.model.probabilities(values)
+    variances = (chances * (1 - chances)).sum(axis=1) / n_classes
+    directions = step._directions(rows[:, :-1].astype(int))
+    hessian = (directions * variances[:, None]).T @ directions / len(values)
+    assert np.abs(hessian - np.diag(np.diag(hessian))).max() < 1e-3
+    assert (np.diag(hessian) < 1 + 1e-3).all()
+    assert np.median(np.diag(hessian)) == pytest.approx(1, abs=1e-3)
+    norms = np.linalg.norm(step.gradients(rows), axis=1)
+    assert np.mean(norms <= step.bound) == pytest.approx(target_model._CLIPPED, abs=0.002)
+
+
+def test_cells_follow_the_rows():
+    values, _ = _rows(4000)
+    cells = ColumnCells.of_rows(values, IS_NUMBER, N_LEVELS)
+    codes = cells.codes(values)
+    assert (codes < cells.sizes).all()
+    assert (codes >= 0).all()
+    spiked = codes[:, 2]
+    assert len(set(spiked[values[:, 2] == 0])) == 1  # a frequent value has its own cell
+    assert set(values[spiked == spiked[values[:, 2] == 0][0], 2]) == {0.0}
+    assert set(spiked[np.isnan(values[:, 2])]) == {cells.sizes[2] - 1}
+    counts = np.bincount(codes[:, 0])
+    assert counts.max() < 1.3 * 4000 / 32
+    rare = ColumnCells.of_rows(np.array([[0.0]] * 1000 + [[1.0]] * 3 + [[2.0]] * 3), np.array([False]), np.array([4]))
+    assert rare.levels[0].tolist() == [0, 1, 1, 1]
+
+
+def test_pairs_and_triples_of_columns_that_decide_the_class_are_found():
+    rng = np.random.default_rng(0)
+    flags = rng.integers(0, 2, (20_000, 8))
+    for columns in ((0, 3), (1, 4, 6)):
+        parity = flags[:, list(columns)].sum(axis=1) % 2
+        classes = np.where(rng.random(20_000) < 0.1, 1 - parity, parity)
+        step = initial_step(flags.astype(float), classes, np.arange(2), np.zeros(8, bool), np.full(8, 2))
+        found = step.model.cells.pairs if len(columns) == 2 else step.model.cells.triples
+        assert list(columns) in found.tolist()
+        right = step.model.probabilities(flags.astype(float)).argmax(axis=1) == parity
+        assert right.mean() > 0.99
+
+
+def test_the_shares_that_have_a_model():
+    assert covered_classes([0.5, 0.0005, 0.4, 0.0995]).tolist() == [0, 2, 3]
+    assert len(covered_classes(np.full(100, 0.01))) == 20
+    assert covered_classes([0.0, 1.0]).tolist() == [1]
+    assert covered_classes([0.0, 0.0]).tolist() == [0]
+
+
+def test_a_model_of_one_class_has_nothing_to_learn():
+    values, classes = _rows(1000)
+    step = initial_step(values, np.full(1000, 2), np.array([2]), IS_NUMBER, N_LEVELS)
+    gradients = step.gradients(step.rows(values, classes))
+    assert gradients.shape == (1000, 1)
+    assert not gradients.any()
+    model = step.corrected(np.array([123.0]), 1.0, 1000.0)
+    assert (model.probabilities(values) == 1).all()
+
+
+def test_a_model_comes_back_from_its_state_and_a_bad_state_is_refused():
+    model, (values, _) = _step().model, _rows(100, seed=8)
+    state = model.to_state()
+    same = TargetModel.from_state(copy.deepcopy(state), 4, 3)
+    np.testing.assert_array_equal(same.probabilities(values), model.probabilities(values))
+    assert logsumexp(np.log(model.probabilities(values)), axis=1) == pytest.approx(0, abs=1e-12)
+
+    def changed(**parts):
+        bad = copy.deepcopy(state)
+        for path, value in parts.items():
+            *way, last = path.split("__")
+            functools.reduce(lambda at, name: at[name], way, bad)[last] = value
+        return bad
+
+    first = state["cells"]["columns"]["0"]
+    for bad in (
+        changed(classes=np.array([0, 1, 3])),
+        changed(classes=np.array([0, 0, 1])),
+        changed(classes=np.array([1])),
+        changed(prior=np.zeros(2)),
+        changed(weights=state["weights"][1:]),
+        changed(cells__pairs=np.array([[0, 9]])),
+        changed(cells__triples=np.array([[0, 1]])),
+        changed(cells__columns__0__edges=first["edges"][::-1].copy()),
+        changed(cells__columns__0__parts=first["parts"] + 4),
+        changed(cells__columns__1__levels=np.array([-1, 0, 1, 2, 3, 4])),
+    ):
+        with pytest.raises(ValueError, match="target's model"):
+            TargetModel.from_state(bad, 4, 3)
+    with pytest.raises(ValueError, match="target's model"):
+        TargetModel.from_state(copy.deepcopy(state), 5, 3)
