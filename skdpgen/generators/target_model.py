@@ -21,7 +21,7 @@ __all__ = ["ColumnCells", "TargetModel", "TargetStep", "covered_classes", "initi
 
 # Most cells of a column of numbers and of categories, and of all columns together, about.
 _MOST_BINS, _MOST_LEVELS, _MOST_CELLS = 32, 128, 512
-# Synthetic rows that a category needs for a cell of its own.
+# Synthetic rows that a category needs for a separate cell.
 _FREQUENT = 50
 # Parts of a column in a pair and in a triple of columns; how many of them the model has, and the columns up to which
 # triples are looked for.
@@ -101,7 +101,7 @@ class ColumnCells:
 
     @classmethod
     def of_rows(cls, values, is_number, n_levels):
-        """Cells of about equal numbers of synthetic rows; frequent values and frequent categories have their own."""
+        """Cells of about equal numbers of synthetic rows; frequent values and categories have separate ones."""
         width = max(len(is_number), 1)
         bins, most = (int(np.clip(_MOST_CELLS // width, 2, n)) for n in (_MOST_BINS, _MOST_LEVELS))
         edges, levels = [], []
@@ -155,7 +155,7 @@ def _within(codes, size):
 
 
 def _edges(values, bins):
-    """Edges of cells of about equal numbers of rows; a value of as many rows has a cell of its own."""
+    """Edges of cells of about equal numbers of rows; a value of as many rows has a separate cell."""
     distinct, counts = np.unique(values, return_counts=True)
     frequent = distinct[counts > len(values) / bins]
     rest = values[~np.isin(values, frequent)]
@@ -164,7 +164,7 @@ def _edges(values, bins):
 
 
 def _cells_of_levels(codes, n_levels, most):
-    """Cell of each level: the frequent ones have their own, the last cell is that of all others."""
+    """Cell of each level: the frequent ones have separate cells, the last cell is that of all others."""
     counts = np.bincount(codes, minlength=n_levels)
     own = np.argsort(-counts, kind="stable")[: most - 1]
     own = own[counts[own] >= _FREQUENT]

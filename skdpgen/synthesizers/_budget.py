@@ -498,7 +498,8 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
             raise ValueError(f"budget_split gives a share to the {name}, which this model does not have")
     learned = rows.phases(bounds_share, twice=True) if model.has_second_look(rows) else rows.phases(bounds_share)
     gradient = [Phase("target", model.target_share)] if model.target_share else []
-    message = f'"bounds": {bounds_share:g} of budget_split leaves nothing to the model'
+    target = f', with "target": {model.target_share:g},' if gradient else ""
+    message = f'"bounds": {bounds_share:g}{target} of budget_split leaves nothing to the model'
     rest = remaining_share([*learned, *gradient], message) / sum(split)
     encoder, em, decoder = (share * rest for share in split)
     of_features = 0.0

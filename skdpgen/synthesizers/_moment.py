@@ -63,7 +63,9 @@ class MomentSynthesizer(BaseMomentSynthesizer):
     budget_split : dict or None, default=None
         Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
         columns; bounds, classes), and the default. Half of it is for the row norm, a fifth for the number of rows of a
-        table without numbers.
+        table without numbers. {"target": .05}: DataFrames with a categorical target, without `unit`: a model of the
+        target, fitted to synthetic rows and corrected by one private gradient, decides the class of each sampled row.
+        Without this entry there is no such model.
     on_invalid : {"clip", "raise"}, default="clip"
         Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
         refused.
@@ -120,7 +122,8 @@ class MomentSynthesizer(BaseMomentSynthesizer):
     where columns have more than 200 learned categories; three for arrays: mean, norms about it, second moments; of
     images grey pixels too, and sub-clusters of the classes where noise is low), for tables of 3 to 24 columns beside
     the target one for the interactions of all triples of columns, and with `unit` one for tables of the units, of its
-    `columns` and of their number of rows, and one for its `shared` columns.
+    `columns` and of their number of rows, and one for its `shared` columns. With "target" in `budget_split` it charges
+    one event for the clipped gradient.
 
     The squared sensitivity of all tables of a DataFrame is the number of tables in one class (weighted): a row has one
     level in each column and is in one class. So more classes or levels do not raise the cost.

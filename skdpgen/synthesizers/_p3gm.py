@@ -153,7 +153,10 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
     budget_split : dict or None, default=None
         Shares of the budget. "bounds": of each kind of fact that is learned (schema, bins of numeric columns; bounds,
         classes), .05 by default; half of it for the row norm, a fifth for the number of rows of a table without
-        numbers; whatever is declared leaves its share to the moments. "encoder", "mixture" and "decoder": relative
+        numbers; whatever is declared leaves its share to the moments. "target": of DataFrames with a categorical
+        target, without mixture, network and `unit`: share of the gradient that corrects a model of the target, which
+        then decides the class of each sampled row; without this entry there is no such model; .05 serves well from
+        about 5,000 rows at epsilon 1. "encoder", "mixture" and "decoder": relative
         shares of what is left; by default they depend on prior and decoder: .8 and .2 for a network that refines the
         released decoder, .5 and .5 for "features", whose moments are those of the decoder; .9 and .1 for a network of
         images with features, whose moments have half of the .9.
@@ -212,7 +215,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
     one for the interactions of all triples of columns, and of such models with `unit` one for tables of the units, of
     its `columns` and of their number of rows, and one for its `shared` columns; with "mixture", one for each step of
     DP-EM; with "net", `steps` Poisson-sampled ones; with "features", and with "net" for the same
-    images, one for the moments of wavelet features.
+    images, one for the moments of wavelet features; with "target" in `budget_split`, one for the clipped gradient.
 
     Sampling draws levels of categorical columns and bins from the decoder's distribution, never their maximum.
 

@@ -76,7 +76,7 @@ def test_a_wide_model_is_saved_scored_and_conditioned_like_others(fitted, tmp_pa
 
 
 def test_a_wide_table_has_a_model_of_the_target_too(fitted):
-    synth = MomentSynthesizer(0.5, schema=SCHEMA, target="label", random_state=0, budget_split={"target": 0.3})
+    synth = MomentSynthesizer(0.35, schema=SCHEMA, target="label", random_state=0, budget_split={"target": 0.3})
     synth.fit(FRAME)
     assert isinstance(synth.model_.latent_model, ScoreModel)
     rows, plain = (s.sample(20_000, random_state=0) for s in (synth, fitted))
