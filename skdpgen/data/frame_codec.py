@@ -108,6 +108,11 @@ class FrameCodec:
         return np.array([block.size for block in self.blocks], dtype=np.int64)
 
     @property
+    def is_number(self):
+        """Which of `blocks` are of numbers or dates, in bins; bool array of shape (n_blocks,)."""
+        return np.array([block.name in self.encoder.binnings_ for block in self.blocks], dtype=bool)
+
+    @property
     def optional_levels(self):
         """Levels that the data need not have (missing, other, far bins), bool array of shape (n_levels.sum(),)."""
         return np.concatenate([np.zeros(0, dtype=bool), *(self.optional(block) for block in self.blocks)])
@@ -234,9 +239,9 @@ class FrameCodec:
         Numbers, dates as in `numeric_values`, NaN where missing; of categories the levels.
         """
         codes = self.split(self.encoder.codes(frame))[0].astype(np.float64)
-        for i, block in enumerate(self.blocks):
-            if block.name in self.encoder.binnings_:
-                codes[:, i] = numeric_values(frame[block.name], self.encoder.schema_[block.name])
+        for i in np.flatnonzero(self.is_number):
+            name = self.blocks[i].name
+            codes[:, i] = numeric_values(frame[name], self.encoder.schema_[name])
         return codes
 
     def set_classes(self, frame, class_codes, rng):

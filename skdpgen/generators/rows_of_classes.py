@@ -9,8 +9,9 @@ from .components import spread_components
 
 __all__ = ["RowsOfClasses"]
 
-# Draws of rows before an error is raised; rows of a draw at least and at most.
-_MOST_DRAWS, _FEWEST_ROWS, _MOST_ROWS = 400, 256, 50_000
+# Draws of rows before an error is raised, and draws in a row without any row that is wanted; rows of a draw at least
+# and at most.
+_MOST_DRAWS, _MOST_IN_VAIN, _FEWEST_ROWS, _MOST_ROWS = 400, 20, 256, 50_000
 
 
 class RowsOfClasses:
@@ -47,10 +48,8 @@ class RowsOfClasses:
         frames, places = [self._draw(class_codes[own], rng)], [own]
         wanted = np.flatnonzero(self._covered[class_codes])
         wanted = wanted[np.argsort(class_codes[wanted], kind="stable")]  # by class, and in order within it
-        n = len(wanted)
-        for _ in range(_MOST_DRAWS):
-            if not len(wanted):
-                break
+        n, draws, in_vain = len(wanted), 0, 0
+        while len(wanted) and draws < _MOST_DRAWS and in_vain < _MOST_IN_VAIN:
             frame = self._draw(spread_components(n, self._weights, rng), rng)
             drawn = self._model.draw(self._codec.seen_values(frame), rng)
             taken, left = _matched(drawn, class_codes[wanted])
@@ -58,6 +57,7 @@ class RowsOfClasses:
             places.append(wanted[taken[1]])
             n = _rows_needed(drawn, class_codes[wanted[left]])
             wanted = wanted[left]
+            draws, in_vain = draws + 1, 0 if len(taken[0]) else in_vain + 1
         if len(wanted):
             rare = self._codec.classes[class_codes[wanted[0]]]
             raise ValueError(

@@ -268,14 +268,18 @@ class TargetModel:
         return {"cells": self.cells.to_state(), **arrays}
 
     @classmethod
-    def from_state(cls, state, n_columns, n_classes):
-        """Rebuild from `to_state`; ValueError where it does not fit a table of so many columns and classes."""
+    def from_state(cls, state, is_number, n_levels, n_classes):
+        """Rebuild from `to_state`; ValueError where it does not fit a table of such columns and so many classes."""
         made = cls(state["classes"], ColumnCells.from_state(state["cells"]), state["prior"], state["weights"])
         classes, k = made.classes, len(made.classes)
         if classes.dtype.kind not in "iu" or not _within(classes, n_classes) or (np.diff(classes) <= 0).any() or k < 2:
             raise ValueError("the classes of the target's model are not those of the table")
         shapes = made.prior.shape == (k,) and made.weights.shape == (int(made.cells.all_sizes.sum()), k)
-        if len(made.cells.edges) != n_columns or not shapes:
+        columns = zip(made.cells.levels, is_number, n_levels)
+        same = len(made.cells.edges) == len(is_number) and all(
+            (of is None) == bool(number) and (of is None or len(of) == size) for of, number, size in columns
+        )
+        if not (same and shapes):
             raise ValueError("the target's model does not have the columns of the table")
         return made
 

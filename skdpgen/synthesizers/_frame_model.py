@@ -212,7 +212,7 @@ class FrameModel(ReleasedModel):
         if target_model is not None:
             if not (codec.targets and mixture is None and net is None and units is None):
                 raise ValueError("the model file has a model of the target, which this kind of model does not have")
-            target_model = TargetModel.from_state(target_model, len(codec.blocks), codec.n_classes)
+            target_model = TargetModel.from_state(target_model, codec.is_number, codec.n_levels, codec.n_classes)
         return cls(codec, latent, state["row_count"], mixture, net, units, respent, target_model)
 
 
@@ -283,8 +283,7 @@ def release_target_model(rows, fitted, fit):
     covered = covered_classes(fitted.class_ratio)
     classes = spread_components(_SYNTHETIC_ROWS, fitted.class_ratio, stream)
     synthetic = codec.decode_seen(fitted.draw(classes, stream), classes, stream)
-    is_number = np.array([block.name in codec.encoder.binnings_ for block in codec.blocks])
-    step = initial_step(codec.seen_values(synthetic), classes, covered, is_number, codec.n_levels)
+    step = initial_step(codec.seen_values(synthetic), classes, covered, codec.is_number, codec.n_levels)
     query = rows.target_gradients(codec, step)
     gradient = step.bound * add_gaussian(query, noise, fit.rng, fit.neighboring)
     sd = step.bound * noise * query.sensitivity(fit.neighboring)

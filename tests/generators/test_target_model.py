@@ -177,7 +177,7 @@ def test_a_model_of_one_class_has_nothing_to_learn():
 def test_a_model_comes_back_from_its_state_and_a_bad_state_is_refused():
     model, (values, _) = _step().model, _rows(100, seed=8)
     state = model.to_state()
-    same = TargetModel.from_state(copy.deepcopy(state), 4, 3)
+    same = TargetModel.from_state(copy.deepcopy(state), IS_NUMBER, N_LEVELS, 3)
     np.testing.assert_array_equal(same.probabilities(values), model.probabilities(values))
     assert logsumexp(np.log(model.probabilities(values)), axis=1) == pytest.approx(0, abs=1e-12)
 
@@ -202,6 +202,11 @@ def test_a_model_comes_back_from_its_state_and_a_bad_state_is_refused():
         changed(cells__columns__1__levels=np.array([-1, 0, 1, 2, 3, 4])),
     ):
         with pytest.raises(ValueError, match="target's model"):
-            TargetModel.from_state(bad, 4, 3)
-    with pytest.raises(ValueError, match="target's model"):
-        TargetModel.from_state(copy.deepcopy(state), 5, 3)
+            TargetModel.from_state(bad, IS_NUMBER, N_LEVELS, 3)
+    for is_number, n_levels in (
+        (np.append(IS_NUMBER, True), np.append(N_LEVELS, 0)),
+        (~IS_NUMBER, N_LEVELS),
+        (IS_NUMBER, N_LEVELS + 1),
+    ):
+        with pytest.raises(ValueError, match="target's model"):
+            TargetModel.from_state(copy.deepcopy(state), is_number, n_levels, 3)
