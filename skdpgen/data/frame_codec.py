@@ -234,21 +234,29 @@ class FrameCodec:
         return frame if self.construction is None else self.construction.encode(frame)
 
     def seen_values(self, frame):
-        """Values of the columns of `blocks`, from a frame of what the model sees: shape (n_rows, n_blocks), float64.
+        """Values of the columns of `blocks`, and class codes, from a frame of what the model sees.
 
-        Numbers, dates as in `numeric_values`, NaN where missing; of categories the levels.
+        Returns
+        -------
+        values : float64 array of shape (n_rows, n_blocks)
+            Numbers, dates as in `numeric_values`, NaN where missing; of categories the levels.
+        class_codes : array of int of shape (n_rows,), or None without a target
         """
-        codes = self.split(self.encoder.codes(frame))[0].astype(np.float64)
+        codes, class_codes = self.split(self.encoder.codes(frame))
+        values = codes.astype(np.float64)
         for i in np.flatnonzero(self.is_number):
             name = self.blocks[i].name
-            codes[:, i] = numeric_values(frame[name], self.encoder.schema_[name])
-        return codes
+            values[:, i] = numeric_values(frame[name], self.encoder.schema_[name])
+        return values, class_codes
 
     def set_classes(self, frame, class_codes, rng):
         """Return a frame of what the model sees with these classes, in the dtypes of the targets."""
         first = np.zeros((self.n_classes, len(self.blocks)), dtype=np.int64)
         labels = self.decode_seen(first, np.arange(self.n_classes), rng)
-        return frame.assign(**{name: labels[name].take(class_codes).array for name in self.targets})
+        frame = frame.copy(deep=False)
+        for name in self.targets:
+            frame[name] = labels[name].take(class_codes).array
+        return frame
 
     def decode_columns(self, codes, names, rng):
         """A frame of some columns, which are constructed from one another alone, from level codes of all columns."""

@@ -617,8 +617,7 @@ def _triples(chunk, codec, quarters, unit_sizes=None):
 
 
 def _target_gradients(chunk, codec, step, unit_sizes=None):
-    seen = codec.seen(chunk)
-    rows = step.rows(codec.seen_values(seen), codec.split(codec.encoder.codes(seen))[1])
+    rows = step.rows(*codec.seen_values(codec.seen(chunk)))
     return sum_of_rows(rows, transform=step.gradients, l2_bound=step.bound, unit_sizes=unit_sizes)
 
 

@@ -9,16 +9,16 @@ from .components import spread_components
 
 __all__ = ["RowsOfClasses"]
 
-# Draws of rows before an error is raised, and draws in a row without any row that is wanted; rows of a draw at least
-# and at most.
-_MOST_DRAWS, _MOST_IN_VAIN, _FEWEST_ROWS, _MOST_ROWS = 400, 20, 256, 50_000
+# Rows of a draw at least and at most, and rows in all draws above which an error is raised.
+_FEWEST_ROWS, _MOST_ROWS, _ALL_ROWS = 256, 50_000, 10_000_000
 
 
 class RowsOfClasses:
     """Rows of a table model whose target is drawn by a `TargetModel`.
 
     The other columns have the distribution of the table model over the classes that the target's model is of, and the
-    class of a row is drawn given them. Rows of a wanted class are those that were drawn into it.
+    class of a row is drawn given them. Rows of a wanted class are those that were drawn into it. Whoever asks for
+    classes by the released shares gets the joint distribution, as the prior of the target's model has these shares.
 
     Parameters
     ----------
@@ -48,16 +48,18 @@ class RowsOfClasses:
         frames, places = [self._draw(class_codes[own], rng)], [own]
         wanted = np.flatnonzero(self._covered[class_codes])
         wanted = wanted[np.argsort(class_codes[wanted], kind="stable")]  # by class, and in order within it
-        n, draws, in_vain = len(wanted), 0, 0
-        while len(wanted) and draws < _MOST_DRAWS and in_vain < _MOST_IN_VAIN:
+        n, still = len(wanted), _ALL_ROWS
+        while len(wanted) and n <= still:
+            n = int(np.clip(n, _FEWEST_ROWS, _MOST_ROWS))
+            still -= n
             frame = self._draw(spread_components(n, self._weights, rng), rng)
-            drawn = self._model.draw(self._codec.seen_values(frame), rng)
+            chances = self._model.probabilities(self._codec.seen_values(frame)[0])
+            drawn = self._model.draw(chances, rng)
             taken, left = _matched(drawn, class_codes[wanted])
             frames.append(self._codec.set_classes(frame.take(taken[0]), drawn[taken[0]], rng))
             places.append(wanted[taken[1]])
-            n = _rows_needed(drawn, class_codes[wanted[left]])
             wanted = wanted[left]
-            draws, in_vain = draws + 1, 0 if len(taken[0]) else in_vain + 1
+            n = self._rows_needed(chances.mean(axis=0), class_codes[wanted])
         if len(wanted):
             rare = self._codec.classes[class_codes[wanted[0]]]
             raise ValueError(
@@ -67,11 +69,20 @@ class RowsOfClasses:
         order = np.argsort(np.concatenate(places))
         return pd.concat(frames, ignore_index=True).take(order).reset_index(drop=True)
 
+    def _rows_needed(self, shares, wanted):
+        """Rows to be drawn until all that are wanted are there, by the shares of the classes in the last draw."""
+        if not len(wanted):
+            return 0
+        classes, counts = np.unique(wanted, return_counts=True)
+        share = shares[np.searchsorted(self._model.classes, classes)]
+        return float(1.1 * np.max(counts / np.maximum(share, 1e-300)))
+
     def relabelled(self, class_codes, rng):
         """A frame of rows of the table model, with classes drawn given the other columns."""
         frame = self._draw(class_codes, rng)
         inside = self._covered[class_codes]
-        drawn = np.where(inside, self._model.draw(self._codec.seen_values(frame), rng), class_codes)
+        chances = self._model.probabilities(self._codec.seen_values(frame)[0])
+        drawn = np.where(inside, self._model.draw(chances, rng), class_codes)
         return self._codec.set_classes(frame, drawn, rng)
 
     def shares(self, weights, rng, n_rows=2_000):
@@ -79,7 +90,7 @@ class RowsOfClasses:
         weights, total = np.array(weights, dtype=np.float64), self._weights.sum()
         if total > 0:
             frame = self._draw(spread_components(n_rows, self._weights, rng), rng)
-            chances = self._model.probabilities(self._codec.seen_values(frame)).mean(axis=0)
+            chances = self._model.probabilities(self._codec.seen_values(frame)[0]).mean(axis=0)
             weights[self._model.classes] = total * chances
         return weights
 
@@ -94,12 +105,3 @@ def _matched(drawn, wanted):
         places.append(here[:n])
         left.append(here[n:])
     return (np.concatenate(rows), np.concatenate(places)), np.concatenate(left)
-
-
-def _rows_needed(drawn, wanted):
-    """Rows to be drawn next: as many as the class that is furthest behind needs, by its share in the last draw."""
-    if not len(wanted):
-        return 0
-    classes, counts = np.unique(wanted, return_counts=True)
-    share = np.array([np.mean(drawn == code) for code in classes])
-    return int(np.clip(1.1 * np.max(counts / np.maximum(share, 1e-4)), _FEWEST_ROWS, _MOST_ROWS))

@@ -36,6 +36,8 @@ _INTERACTIONS = 0.5
 _CLIPPED = 0.95
 # Directions seen in fewer rows than this are scaled as if there were so many.
 _LEAST_ROWS = 5.0
+# Largest logit of a cell or of a class, and rounds in which the prior is brought to the shares of the classes.
+_LARGEST_WEIGHT, _MOST_OF_SHARES = 30.0, 4
 # Classes below this share of the rows keep the rows of the released tables; and the most classes that have a model.
 _LEAST_SHARE, _MOST_CLASSES = 1e-3, 20
 
@@ -137,11 +139,14 @@ class ColumnCells:
 
     def _check(self):
         """Refuse cells of a file that do not fit one another."""
-        for edges, levels, parts, size in zip(self.edges, self.levels, self.parts, self.sizes):
+        for edges, levels, parts in zip(self.edges, self.levels, self.parts):
             known = edges if edges is not None else levels
+            if (edges is None) == (levels is None) or (edges is None and not len(levels)):
+                raise ValueError("a column of the target's model has edges or levels, one of them")
             whole = edges is not None or (levels.dtype.kind in "iu" and levels.min(initial=0) >= 0)
             if known.ndim != 1 or not whole or (edges is not None and (np.diff(edges) <= 0).any()):
                 raise ValueError("the cells of the target's model are no cells of its columns")
+            size = len(edges) + 2 if edges is not None else int(levels.max()) + 1
             if parts.shape != (size,) or parts.dtype.kind not in "iu" or not _within(parts, _PAIR_PARTS):
                 raise ValueError("the parts of the target's model are not those of its cells")
         for terms, width in ((self.pairs, 2), (self.triples, 3)):
@@ -250,11 +255,20 @@ class TargetModel:
         """Probability of each class that the model is of, shape (n_rows, n_covered)."""
         return softmax(self.logits(self.cells.codes(values)), axis=1)
 
-    def draw(self, values, rng):
-        """Class codes of rows."""
-        cumulative = np.cumsum(self.probabilities(values), axis=1)
-        at = (cumulative < rng.random((len(values), 1))).sum(axis=1)
+    def draw(self, probabilities, rng):
+        """Class codes of rows, from their probabilities."""
+        cumulative = np.cumsum(probabilities, axis=1)
+        at = (cumulative < rng.random((len(probabilities), 1))).sum(axis=1)
         return self.classes[np.minimum(at, len(self.classes) - 1)]
+
+    def with_shares(self, values, shares):
+        """The model with a prior under which the classes have these shares in synthetic rows, as far as it can."""
+        model, logits = self, self.logits(self.cells.codes(values))
+        for _ in range(_MOST_OF_SHARES):
+            found = softmax(logits + (model.prior - self.prior), axis=1).mean(axis=0)
+            prior = model.prior + np.log(np.maximum(shares, 1e-12) / np.maximum(found, 1e-12))
+            model = replace(model, prior=np.clip(prior, -_LARGEST_WEIGHT, _LARGEST_WEIGHT))
+        return model
 
     def log_probability(self, values, class_codes):
         """Log-probability of the class of each row among those that the model is of; 0 for other classes."""
@@ -270,10 +284,15 @@ class TargetModel:
     @classmethod
     def from_state(cls, state, is_number, n_levels, n_classes):
         """Rebuild from `to_state`; ValueError where it does not fit a table of such columns and so many classes."""
-        made = cls(state["classes"], ColumnCells.from_state(state["cells"]), state["prior"], state["weights"])
-        classes, k = made.classes, len(made.classes)
-        if classes.dtype.kind not in "iu" or not _within(classes, n_classes) or (np.diff(classes) <= 0).any() or k < 2:
+        classes = state["classes"]
+        if classes.dtype.kind not in "iu" or classes.ndim != 1 or not _within(classes, n_classes):
             raise ValueError("the classes of the target's model are not those of the table")
+        classes, k = classes.astype(np.int64), len(classes)
+        if k < 2 or (np.diff(classes) <= 0).any():
+            raise ValueError("the classes of the target's model are not two or more in their order")
+        made = cls(classes, ColumnCells.from_state(state["cells"]), state["prior"], state["weights"])
+        if max(np.abs(made.prior).max(initial=0), np.abs(made.weights).max(initial=0)) > _LARGEST_WEIGHT:
+            raise ValueError(f"the weights of the target's model are beyond {_LARGEST_WEIGHT:g}")
         shapes = made.prior.shape == (k,) and made.weights.shape == (int(made.cells.all_sizes.sum()), k)
         columns = zip(made.cells.levels, is_number, n_levels)
         same = len(made.cells.edges) == len(is_number) and all(
@@ -367,13 +386,14 @@ class TargetStep:
         # drawn towards no step as far as the noise explains it (James and Stein)
         square, noise = float(np.square(gradient).sum()), len(gradient) * (k - 1) * (sd / row_count) ** 2
         kept = max(0.0, 1.0 - noise / max(square, 1e-300))
+        # moving the logits of all classes alike changes nothing: of two classes the steps of both count, each for half
         step = (k - 1) / k * kept * self.scale @ gradient
         n = int(self.model.cells.sizes.sum())
         weights = self.model.weights.copy()
         weights[:n] += step[:n]
         centred = self.interactions - self.interactions.mean(axis=1, keepdims=True)
         weights[n:] += centred @ step[n:]
-        return replace(self.model, weights=weights)
+        return replace(self.model, weights=np.clip(weights, -_LARGEST_WEIGHT, _LARGEST_WEIGHT))
 
 
 def initial_step(values, class_codes, covered, is_number, n_levels):

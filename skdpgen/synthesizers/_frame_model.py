@@ -168,12 +168,14 @@ class FrameModel(ReleasedModel):
 
     def _scores_with_target(self, scores, classes, frame, y):
         """Log-likelihood of rows from that with each class under the table model, shape (n_classes, n_rows)."""
-        if y is not None and self.codec.drawn_schema.names[-1] not in frame.columns:
-            frame = frame.assign(**{self.codec.drawn_schema.names[-1]: np.asarray(y)})
+        last = self.codec.drawn_schema.names[-1]
+        if y is not None and last not in frame.columns:
+            frame = frame.copy(deep=False)
+            frame[last] = np.asarray(y)
         covered = self.target_model.classes
         inside = np.logaddexp.reduce(scores[covered], axis=0)
         own = scores[classes, np.arange(len(classes))]
-        values = self.codec.seen_values(self.codec.seen(frame))
+        values, _ = self.codec.seen_values(self.codec.seen(frame))
         return np.where(np.isin(classes, covered), inside + self.target_model.log_probability(values, classes), own)
 
     def to_state(self):
@@ -283,12 +285,11 @@ def release_target_model(rows, fitted, fit):
     covered = covered_classes(fitted.class_ratio)
     classes = spread_components(_SYNTHETIC_ROWS, fitted.class_ratio, stream)
     synthetic = codec.decode_seen(fitted.draw(classes, stream), classes, stream)
-    step = initial_step(codec.seen_values(synthetic), classes, covered, codec.is_number, codec.n_levels)
+    values, _ = codec.seen_values(synthetic)
+    step = initial_step(values, classes, covered, codec.is_number, codec.n_levels)
     query = rows.target_gradients(codec, step)
     gradient = step.bound * add_gaussian(query, noise, fit.rng, fit.neighboring)
-    sd = step.bound * noise * query.sensitivity(fit.neighboring)
-    row_count = max(float(fitted.latent_model.class_counts[covered].sum()), 1.0)
-    if len(covered) < 2:
+    if len(covered) < 2:  # the gradient is 0, and is released since it was charged
         warnings.warn(
             f"the noise hides all classes of {codec.target!r} but one: there is no model of the target, and the share "
             'of "target" in budget_split is lost',
@@ -296,7 +297,10 @@ def release_target_model(rows, fitted, fit):
             stacklevel=2,
         )
         return None
-    return step.corrected(gradient, sd, row_count)
+    sd = step.bound * noise * query.sensitivity(fit.neighboring)
+    counts = fitted.latent_model.class_counts[covered]
+    model = step.corrected(gradient, sd, max(float(counts.sum()), 1.0))
+    return model.with_shares(values[np.isin(classes, covered)], counts / counts.sum())
 
 
 def release_triples(rows, codec, released, sd, contrasts, fit):

@@ -107,7 +107,9 @@ class ReleasedModel:
         if self.codec.y != "none" and missing == [schema.names[-1]]:
             column = schema[missing[0]]
             filler = column.values[0] if hasattr(column, "values") and column.values else column.bounds[0]
-            codes, classes = self.codec.codes(frame.assign(**{missing[0]: filler if y is None else np.asarray(y)}))
+            frame = frame.copy(deep=False)
+            frame[missing[0]] = filler if y is None else np.asarray(y)
+            codes, classes = self.codec.codes(frame)
             return codes, None if y is None else classes
         return self.codec.codes(frame)
 

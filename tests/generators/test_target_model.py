@@ -62,7 +62,7 @@ def test_a_row_of_a_class_without_a_model_has_no_gradient():
     step = initial_step(values, classes, np.array([0, 2]), IS_NUMBER, N_LEVELS)
     gradients = step.gradients(step.rows(values, classes))
     np.testing.assert_array_equal(np.any(gradients != 0, axis=1), classes != 1)
-    assert set(step.model.draw(values, np.random.default_rng(0))) == {0, 2}
+    assert set(step.model.draw(step.model.probabilities(values), np.random.default_rng(0))) == {0, 2}
     assert (step.model.log_probability(values, classes)[classes == 1] == 0).all()
 
 
@@ -157,6 +157,15 @@ def test_pairs_and_triples_of_columns_that_decide_the_class_are_found():
         assert right.mean() > 0.99
 
 
+def test_the_prior_follows_the_shares():
+    step = _step()
+    values, _ = _rows(4000)
+    shares = np.array([0.05, 0.9, 0.05])
+    model = step.model.with_shares(values, shares)
+    np.testing.assert_allclose(model.probabilities(values).mean(axis=0), shares, atol=0.01)
+    np.testing.assert_array_equal(model.weights, step.model.weights)
+
+
 def test_the_shares_that_have_a_model():
     assert covered_classes([0.5, 0.0005, 0.4, 0.0995]).tolist() == [0, 2, 3]
     assert len(covered_classes(np.full(100, 0.01))) == 20
@@ -193,7 +202,11 @@ def test_a_model_comes_back_from_its_state_and_a_bad_state_is_refused():
         changed(classes=np.array([0, 1, 3])),
         changed(classes=np.array([0, 0, 1])),
         changed(classes=np.array([1])),
+        changed(classes=np.array([2, 1, 0], dtype=np.uint8)),
         changed(prior=np.zeros(2)),
+        changed(prior=np.array([0.0, 1e3, 0.0])),
+        changed(cells__columns__0__levels=np.arange(3)),
+        changed(cells__columns__1__levels=np.zeros(0, dtype=np.int64)),
         changed(weights=state["weights"][1:]),
         changed(cells__pairs=np.array([[0, 9]])),
         changed(cells__triples=np.array([[0, 1]])),

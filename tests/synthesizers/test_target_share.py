@@ -141,6 +141,18 @@ def test_latents_come_back_as_rows_whose_target_the_model_draws(fitted):
     assert _share_of(back, "poor", _narrow(back)) > _share_of(back, "poor", ~_narrow(back)) + 0.1
 
 
+@pytest.mark.parametrize("names", [["a", "b", "self"], [0, 1, 2]])
+@pytest.mark.parametrize("as_y", [False, True])
+def test_columns_may_have_any_names(names, as_y):
+    frame = _frame(1000)[["age", "job", "state"]].set_axis(names, axis=1)
+    X, y = frame[names[:2]], frame[names[2]]
+    data, target = ((X, y), {}) if as_y else ((frame,), {"target": names[2]})
+    synth = MomentSynthesizer(5.0, random_state=0, budget_split=SHARE, **target).fit(*data)
+    drawn = synth.sample(100, random_state=0)
+    assert list((drawn[0] if as_y else drawn).columns) == names[: 2 if as_y else 3]
+    assert np.isfinite(synth.score(*data))
+
+
 @pytest.mark.parametrize("as_y", [False, True])
 def test_a_saved_model_draws_the_same_rows(tmp_path, as_y):
     frame = _frame(3000)
@@ -190,7 +202,9 @@ def test_a_class_without_a_model_keeps_the_rows_of_the_tables(monkeypatch):
 
 
 def test_a_class_that_is_hardly_ever_drawn_is_an_error(fitted, monkeypatch):
-    monkeypatch.setattr(type(fitted.model_.target_model), "draw", lambda self, values, rng: np.zeros(len(values), int))
+    never = np.array([1.0, 1e-9, 1e-9])
+    kind = type(fitted.model_.target_model)
+    monkeypatch.setattr(kind, "probabilities", lambda self, values: np.tile(never, (len(values), 1)))
     assert (fitted.sample(y=["good"] * 5, random_state=0)["state"] == "good").all()
     with pytest.raises(ValueError, match="almost no row of class 'bad'"):
         fitted.sample(y=["bad"], random_state=0)
