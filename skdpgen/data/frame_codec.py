@@ -14,6 +14,7 @@ from ..tabular import (
     TableEncoder,
 )
 from ..tabular._construction import Construction
+from ..tabular._encoder import one_hot
 from ..tabular._frames import numeric_values
 from ..tabular._identifiers import insert_keys, merge_keys, split_keys
 from ..tabular._level_groups import LevelGroups
@@ -184,11 +185,7 @@ class FrameCodec:
 
     def one_hot(self, codes):
         """Encoded rows of shape (n_samples, n_levels.sum()), float32."""
-        sizes = self.n_levels
-        matrix = np.zeros((len(codes), int(sizes.sum())), dtype=np.float32)
-        offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        matrix[np.arange(len(codes))[:, None], codes + offsets] = 1.0
-        return matrix
+        return one_hot(codes, self.n_levels)
 
     def decode(self, codes, class_codes, rng, exact=None):
         """A frame, or (frame, y), from level codes; `rng` draws values within bins.

@@ -1,4 +1,4 @@
-"""Rows of given classes where a model of the target decides which class a row is of."""
+"""Rows of given classes where a model of the target decides the class of each row."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from .components import spread_components
 
 __all__ = ["RowsOfClasses"]
 
-# Rows of a draw at least and at most, and rows in all draws above which an error is raised.
-_FEWEST_ROWS, _MOST_ROWS, _ALL_ROWS = 256, 50_000, 10_000_000
+# Fewest and most rows of one draw. An error is raised where all draws would need more rows than the third number, and
+# than the fourth for each row that is wanted: a covered class has at least a thousandth of the rows.
+_FEWEST_ROWS, _MOST_ROWS, _ALL_ROWS, _ROWS_FOR_ONE = 256, 50_000, 10_000_000, 2_000
 
 
 class RowsOfClasses:
     """Rows of a table model whose target is drawn by a `TargetModel`.
 
-    The other columns have the distribution of the table model over the classes that the target's model is of, and the
-    class of a row is drawn given them. Rows of a wanted class are those that were drawn into it. Whoever asks for
-    classes by the released shares gets the joint distribution, as the prior of the target's model has these shares.
+    The other columns have the distribution of the table model over the covered classes. The class of a row is drawn
+    given them. Rows of a wanted class are the drawn rows that have this class. With classes in their released shares,
+    the rows have the joint distribution, as the prior of the target's model follows these shares.
 
     Parameters
     ----------
@@ -42,16 +43,16 @@ class RowsOfClasses:
         Raises
         ------
         ValueError
-            A class that is wanted is hardly ever drawn.
+            A wanted class has almost no probability.
         """
-        own = np.flatnonzero(~self._covered[class_codes])  # classes that the target's model is not of
+        own = np.flatnonzero(~self._covered[class_codes])
         frames, places = [self._draw(class_codes[own], rng)], [own]
         wanted = np.flatnonzero(self._covered[class_codes])
         wanted = wanted[np.argsort(class_codes[wanted], kind="stable")]  # by class, and in order within it
-        n, still = len(wanted), _ALL_ROWS
-        while len(wanted) and n <= still:
+        n, rows_left = len(wanted), max(_ALL_ROWS, _ROWS_FOR_ONE * len(wanted))
+        while len(wanted) and n <= rows_left:
             n = int(np.clip(n, _FEWEST_ROWS, _MOST_ROWS))
-            still -= n
+            rows_left -= n
             frame = self._draw(spread_components(n, self._weights, rng), rng)
             chances = self._model.probabilities(self._codec.seen_values(frame)[0])
             drawn = self._model.draw(chances, rng)

@@ -1,10 +1,13 @@
 """A model of the target given the other columns: fitted to synthetic rows, then corrected by one private gradient.
 
-The released tables say how each pair of columns goes with the target, and noise in them looks like interactions that
-the rows do not have. The model here is an additive logistic regression over cells of columns, with a few pairs and
-triples of columns beside it. Its fit to synthetic rows is post-processing. One clipped gradient of its likelihood over
-the private rows then says in which directions the synthetic rows are wrong. A Newton step follows this gradient, with
+The released tables show how the target depends on each pair of columns. Their noise looks like interactions that the
+rows do not have. The model here is an additive logistic regression. Its features are cells of columns, and of a few
+pairs and triples of columns. Its fit to synthetic rows is post-processing. One clipped gradient of its log-likelihood
+over the private rows shows where the synthetic rows are wrong. The model makes a Newton step along this gradient, with
 the Hessian of the synthetic rows.
+
+The model covers the classes that have enough rows (`covered_classes`). Rows of the other classes stay as the tables
+give them.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
 
+from ..tabular import sample_levels
+from ..tabular._encoder import one_hot
 from ..utils.blocks import map_blocks
 
 __all__ = ["ColumnCells", "TargetModel", "TargetStep", "covered_classes", "initial_step"]
@@ -30,21 +35,21 @@ _PAIR_PARTS, _TRIPLE_PARTS, _N_PAIRS, _N_TRIPLES, _MOST_OF_TRIPLES = 4, 2, 12, 6
 _LEAST_VARIANCE = 5.0
 # Ridge of columns and of their pairs and triples, in rows; steps of L-BFGS.
 _RIDGE, _RIDGE_OF_TERMS, _MOST_STEPS = 2.0, 20.0, 60
-# Share of the interactions that the first model has: some are of the noise. The gradient decides about the rest.
+# Factor of the fitted interactions in the first model, as some of them come from noise; the gradient corrects it.
 _INTERACTIONS = 0.5
-# Quantile of the norms of the gradients of synthetic rows to which those of rows are clipped.
+# Quantile of the norms of the gradients of synthetic rows that is the clipping bound.
 _CLIPPED = 0.95
-# Directions seen in fewer rows than this are scaled as if there were so many.
+# Least number of synthetic rows that a direction is scaled by.
 _LEAST_ROWS = 5.0
-# Largest logit of a cell or of a class, and rounds in which the prior is brought to the shares of the classes.
-_LARGEST_WEIGHT, _MOST_OF_SHARES = 30.0, 4
-# Classes below this share of the rows keep the rows of the released tables; and the most classes that have a model.
-_LEAST_SHARE, _MOST_CLASSES = 1e-3, 20
+# Largest weight of a cell and largest prior, in logits; and updates of the prior to the shares of the classes.
+_LARGEST_WEIGHT, _UPDATES_OF_PRIOR = 30.0, 4
+# Least share of the rows of a covered class, and the most covered classes.
+_LEAST_SHARE, _MOST_COVERED = 1e-3, 20
 
 
 def covered_classes(shares):
-    """Codes of the classes that the model is of: the largest one, and others with a thousandth of the rows at least."""
-    largest = np.argsort(-np.asarray(shares), kind="stable")[:_MOST_CLASSES]
+    """Codes of the classes that the model covers: the largest one, and others with a thousandth of the rows or more."""
+    largest = np.argsort(-np.asarray(shares), kind="stable")[:_MOST_COVERED]
     return np.sort(largest[(np.asarray(shares)[largest] >= _LEAST_SHARE) | (largest == largest[0])])
 
 
@@ -187,8 +192,8 @@ def _parts(codes, size):
 
 def _pairs_that_stand_out(parts, residuals, variances):
     n_columns = parts.shape[1]
-    one_hot = _one_hot(parts, np.full(n_columns, _PAIR_PARTS))
-    gain = _gains(one_hot, one_hot, residuals, variances)
+    of_parts = one_hot(parts, np.full(n_columns, _PAIR_PARTS))
+    gain = _gains(of_parts, of_parts, residuals, variances)
     gain = gain.reshape(n_columns, _PAIR_PARTS, n_columns, _PAIR_PARTS).sum(axis=(1, 3))
     first, second = np.triu_indices(n_columns, 1)
     best = np.argsort(-gain[first, second], kind="stable")[:_N_PAIRS]
@@ -201,8 +206,8 @@ def _triples_that_stand_out(halves, residuals, variances):
         return np.zeros((0, 3), dtype=np.int64)
     first, second = np.triu_indices(n_columns, 1)
     quarters = halves[:, first] * _TRIPLE_PARTS + halves[:, second]
-    of_pairs = _one_hot(quarters, np.full(len(first), _TRIPLE_PARTS**2))
-    gain = _gains(of_pairs, _one_hot(halves, np.full(n_columns, _TRIPLE_PARTS)), residuals, variances)
+    of_pairs = one_hot(quarters, np.full(len(first), _TRIPLE_PARTS**2))
+    gain = _gains(of_pairs, one_hot(halves, np.full(n_columns, _TRIPLE_PARTS)), residuals, variances)
     gain = gain.reshape(len(first), _TRIPLE_PARTS**2, n_columns, _TRIPLE_PARTS).sum(axis=(1, 3))
     pair, third = np.nonzero(np.arange(n_columns) > second[:, None])
     best = np.argsort(-gain[pair, third], kind="stable")[:_N_TRIPLES]
@@ -219,13 +224,6 @@ def _gains(one, other, residuals, variances):
     return gain
 
 
-def _one_hot(codes, sizes):
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-    matrix = np.zeros((len(codes), int(np.sum(sizes))), dtype=np.float32)
-    matrix[np.arange(len(codes))[:, None], codes + starts] = 1.0
-    return matrix
-
-
 # ---- the model -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class TargetModel:
@@ -234,7 +232,7 @@ class TargetModel:
     Parameters
     ----------
     classes : array of int of shape (n_covered,)
-        Codes of the classes that it is of, sorted; the others are left as they are.
+        Codes of the covered classes, sorted.
     cells : ColumnCells
     prior : array of shape (n_covered,)
         Logits without any column.
@@ -252,29 +250,32 @@ class TargetModel:
         return _looked_up(codes, self.cells.all_sizes, self.weights) + self.prior
 
     def probabilities(self, values):
-        """Probability of each class that the model is of, shape (n_rows, n_covered)."""
+        """Probability of each covered class, shape (n_rows, n_covered)."""
         return softmax(self.logits(self.cells.codes(values)), axis=1)
 
     def draw(self, probabilities, rng):
         """Class codes of rows, from their probabilities."""
-        cumulative = np.cumsum(probabilities, axis=1)
-        at = (cumulative < rng.random((len(probabilities), 1))).sum(axis=1)
-        return self.classes[np.minimum(at, len(self.classes) - 1)]
+        return self.classes[sample_levels(probabilities, rng)]
 
     def with_shares(self, values, shares):
-        """The model with a prior under which the classes have these shares in synthetic rows, as far as it can."""
+        """Return the model with another prior: the classes have nearly these shares in the given synthetic rows."""
         model, logits = self, self.logits(self.cells.codes(values))
-        for _ in range(_MOST_OF_SHARES):
+        for _ in range(_UPDATES_OF_PRIOR):
             found = softmax(logits + (model.prior - self.prior), axis=1).mean(axis=0)
             prior = model.prior + np.log(np.maximum(shares, 1e-12) / np.maximum(found, 1e-12))
             model = replace(model, prior=np.clip(prior, -_LARGEST_WEIGHT, _LARGEST_WEIGHT))
         return model
 
     def log_probability(self, values, class_codes):
-        """Log-probability of the class of each row among those that the model is of; 0 for other classes."""
+        """Log-probability of the class of each row among the covered ones; 0 for other classes."""
         logs = np.log(np.maximum(self.probabilities(values), 1e-300))
+        at = self.places(class_codes)
+        return np.where(at >= 0, logs[np.arange(len(logs)), at], 0.0)
+
+    def places(self, class_codes):
+        """Place of each class among the covered ones; -1 for a class that is not covered."""
         at = np.searchsorted(self.classes, class_codes).clip(max=len(self.classes) - 1)
-        return np.where(self.classes[at] == class_codes, logs[np.arange(len(logs)), at], 0.0)
+        return np.where(self.classes[at] == class_codes, at, -1)
 
     def to_state(self):
         """Return plain values and arrays for a release file."""
@@ -315,7 +316,7 @@ def _looked_up(codes, sizes, table):
 # ---- the private step ----------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class TargetStep:
-    """A model fitted to synthetic rows, and what the gradient over private rows is taken in; all of it is released.
+    """A model fitted to synthetic rows, and the scale and bound of the private gradient: functions of releases alone.
 
     Parameters
     ----------
@@ -336,13 +337,16 @@ class TargetStep:
     bound: float
 
     def rows(self, values, class_codes):
-        """Cells of rows and the place of their class, as `gradients` takes them; -1 for a class without a model."""
-        at = np.searchsorted(self.model.classes, class_codes).clip(max=len(self.model.classes) - 1)
-        at = np.where(self.model.classes[at] == class_codes, at, -1)
-        return np.column_stack([self.model.cells.codes(values), at]).astype(np.float64)
+        """Cells of rows and the place of their class, in one matrix, as `gradients` takes them: shape (n_rows, n + 1).
+
+        The numbers are whole. They are floats because `sum_of_rows` takes one matrix of rows.
+        """
+        return np.column_stack([self.model.cells.codes(values), self.model.places(class_codes)]).astype(np.float64)
 
     def gradients(self, rows):
-        """Gradient of the log-likelihood of each row, shape (n_rows, n_directions * n_covered); 0 without a class.
+        """Gradient of the log-likelihood of each row, shape (n_rows, n_directions * n_covered).
+
+        A row whose class is not covered has the gradient 0.
 
         It is a function of the row alone, to the last bit.
         """
@@ -405,7 +409,7 @@ def initial_step(values, class_codes, covered, is_number, n_levels):
         Of synthetic rows: numbers, NaN where missing, and levels of categories.
     class_codes : array of int of shape (n_rows,)
     covered : array of int
-        Codes of the classes that the model is of. A model of one class has nothing to learn, and no gradient.
+        Codes of the covered classes. With one class, all gradients are 0.
     is_number : array of bool of shape (n_columns,)
     n_levels : array of int of shape (n_columns,)
         Of the columns of categories.
@@ -421,14 +425,14 @@ def initial_step(values, class_codes, covered, is_number, n_levels):
     cells = ColumnCells.of_rows(values, is_number, n_levels)
     prior = np.log(share)
     codes = cells.codes(values)
-    columns = _one_hot(codes, cells.sizes)
+    columns = one_hot(codes, cells.sizes)
     weights = _logistic(columns, hot, np.broadcast_to(prior, hot.shape), _RIDGE)
     logits = prior + columns @ weights
     chances = softmax(logits, axis=1)
     cells = cells.with_terms(codes, hot - chances, chances * (1 - chances))
     codes = cells.codes(values)
     n = len(cells.edges)
-    terms = _one_hot(codes[:, n:], cells.all_sizes[n:])
+    terms = one_hot(codes[:, n:], cells.all_sizes[n:])
     interactions = _logistic(terms, hot, logits, _RIDGE_OF_TERMS)
     model = TargetModel(covered, cells, prior, np.concatenate([weights, _INTERACTIONS * interactions]))
     chances = softmax(model.logits(codes), axis=1)

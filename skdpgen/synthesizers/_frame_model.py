@@ -31,7 +31,7 @@ from ._count_errors import RESPENT
 from ._released import NetGenerator, ReleasedModel
 from ._synthetic_units import release_pairs, release_units
 
-__all__ = ["FrameModel", "fit_frame_model", "joined", "joined_noise", "release_triples"]
+__all__ = ["FrameModel", "fit_frame_model", "joined", "joined_noise", "release_target_model", "release_triples"]
 
 # Triples, over all classes, above which their interactions take too much memory.
 _MOST_TRIPLES = 1 << 17
@@ -268,7 +268,7 @@ def fit_frame_model(rows, model, fit):
 
 
 def release_target_model(rows, fitted, fit):
-    """Release one gradient of the likelihood of the target, at a model fitted to synthetic rows; correct it by this.
+    """Fit a model of the target to synthetic rows, release one gradient of its log-likelihood, and correct it.
 
     Parameters
     ----------

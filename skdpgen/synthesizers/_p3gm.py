@@ -153,13 +153,11 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
     budget_split : dict or None, default=None
         Shares of the budget. "bounds": of each kind of fact that is learned (schema, bins of numeric columns; bounds,
         classes), .05 by default; half of it for the row norm, a fifth for the number of rows of a table without
-        numbers; whatever is declared leaves its share to the moments. "target": of DataFrames with a categorical
-        target, without mixture, network and `unit`: share of the gradient that corrects a model of the target, which
-        then decides the class of each sampled row; without this entry there is no such model; .05 serves well from
-        about 5,000 rows at epsilon 1. "encoder", "mixture" and "decoder": relative
-        shares of what is left; by default they depend on prior and decoder: .8 and .2 for a network that refines the
-        released decoder, .5 and .5 for "features", whose moments are those of the decoder; .9 and .1 for a network of
-        images with features, whose moments have half of the .9.
+        numbers; whatever is declared leaves its share to the moments. "target": as of `MomentSynthesizer`, without
+        mixture and network. "encoder", "mixture" and "decoder": relative shares of what is left; by default they depend
+        on prior and decoder: .8 and .2 for a network that refines the released decoder, .5 and .5 for "features", whose
+        moments are those of the decoder; .9 and .1 for a network of images with features, whose moments have half of
+        the .9.
     preset : str or None, default=None
         "paper/mnist", "paper/adult", ...: settings of the paper's Table IV, in place of the parameters they concern.
     unit : column name, PrivacyUnit or None, default=None

@@ -23,7 +23,7 @@ from ._frames import (
 )
 from ._schema import Schema
 
-__all__ = ["Block", "TableEncoder", "sample_levels"]
+__all__ = ["Block", "TableEncoder", "one_hot", "sample_levels"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,26 @@ def sample_levels(weights, rng):
     drawn = rng.random(len(weights)) * cumulative[:, -1]
     drawn = np.minimum(drawn, np.nextafter(cumulative[:, -1], 0.0))
     return (cumulative <= drawn[:, None]).sum(axis=1)
+
+
+def one_hot(codes, sizes, dtype=np.float32):
+    """Return the one-hot matrix of level codes, block after block.
+
+    Parameters
+    ----------
+    codes : array of int of shape (n_rows, n_blocks)
+    sizes : sequence of int of length n_blocks
+        Number of levels of each block.
+    dtype : dtype, default=float32
+
+    Returns
+    -------
+    array of shape (n_rows, sum(sizes))
+    """
+    codes, offsets = np.asarray(codes), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    matrix = np.zeros((len(codes), offsets[-1]), dtype=dtype)
+    matrix[np.arange(len(codes))[:, None], codes + offsets[:-1]] = 1.0
+    return matrix
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -338,12 +358,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def one_hot(self, codes):
         """Return the matrix of level codes, block after block; for chunks of the rows of :meth:`codes`."""
-        codes = np.asarray(codes)
-        sizes = [block.size for block in self.level_blocks_]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        matrix = np.zeros((len(codes), offsets[-1]))
-        matrix[np.arange(len(codes))[:, None], codes + offsets[None, :-1]] = 1.0
-        return matrix
+        return one_hot(codes, [block.size for block in self.level_blocks_], np.float64)
 
     def inverse_transform(self, X, rng=None):
         """Sample a table: levels from their distribution in each row, never the most likely one.

@@ -210,6 +210,12 @@ def test_a_class_that_is_hardly_ever_drawn_is_an_error(fitted, monkeypatch):
         fitted.sample(y=["bad"], random_state=0)
 
 
+def test_many_rows_of_a_rare_class_may_need_many_more_rows(fitted, monkeypatch):
+    monkeypatch.setattr("skdpgen.generators.rows_of_classes._ALL_ROWS", 0)
+    rows = fitted.sample(2000, class_ratio={"good": 0, "poor": 1, "bad": 0}, random_state=0)
+    assert (rows["state"] == "poor").all()
+
+
 def test_shares_that_no_model_has_are_refused_before_the_charge():
     frame = _frame(300)
     X = np.random.default_rng(0).random((100, 3))
