@@ -319,6 +319,12 @@ class FrameRows:
         return sum(sizes.values()), classes
 
     @property
+    def levels_are_public(self):
+        """Whether the levels of all columns are declared, so that the number of columns of a network is public."""
+        declared = all(isinstance(c, Categorical | Boolean) and c.complete for c in self.schema.columns)
+        return declared and not self.grouped
+
+    @property
     def may_have_triples(self):
         """Whether the columns are enough, and not too many, for interactions of all triples of them; public."""
         return 3 <= len(self.schema) - len(self._targets) <= _MOST_COLUMNS

@@ -15,7 +15,16 @@ from torch import nn
 
 from ..utils.validation import MOST_UNITS
 
-__all__ = ["check_made", "check_net", "check_network", "check_number", "check_size", "check_sizes", "check_widths"]
+__all__ = [
+    "check_made",
+    "check_net",
+    "check_network",
+    "check_number",
+    "check_size",
+    "check_sizes",
+    "check_unknown_width",
+    "check_widths",
+]
 
 # Parameters of a net that an estimator sets itself, and the parameter to give in their place. Not `random_state`:
 # scikit-learn's tools seed whatever has one.
@@ -150,6 +159,29 @@ def check_widths(least, *, rows=(), outputs=()):
                 f"{name}= of net= must {verb} at least {least} numbers a row, one for each column, or of a table for "
                 f"each level and bin; its layer has {width}: leave it out, and the fit makes a network of that size"
             )
+
+
+def check_unknown_width(check, least, parameter, instead):
+    """Refuse networks of a user's own with a fixed number of columns, for a table whose number the fit releases.
+
+    Parameters
+    ----------
+    check : callable
+        Of a number of columns: raises RuntimeError for a network that does not take or give so many.
+    least : int
+        Least number of columns of the table; the check is made for it, and for one more.
+    parameter, instead : str
+        That names the networks, and what to give in place of them.
+    """
+    for width in (least, least + 1):
+        try:
+            check(width)
+        except RuntimeError:
+            raise ValueError(
+                f"{parameter} has a network with a fixed number of columns. The number of levels and bins of this "
+                "table is known only after the releases of the fit, so no fixed number is sure to fit: leave the "
+                f"network out, and the fit makes one of the right size, {instead}"
+            ) from None
 
 
 def _linear(module, place):

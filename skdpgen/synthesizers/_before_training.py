@@ -59,10 +59,11 @@ def has_classes(rows):
 def network_shape(rows):
     """Columns and classes of the network, and whether they are known before levels are learned; public.
 
-    Of tables they are the least that may be: the declared levels, and two for each column whose levels are learned.
+    Of tables with learned levels or bins they are the least that may be: the declared levels, and two for each other
+    column.
     """
     if isinstance(rows, FrameRows):
-        return *rows.least_levels, False
+        return *rows.least_levels, rows.levels_are_public
     return rows.X.shape[1], len(rows.labels.classes or (0, 1)) if has_classes(rows) else 0, True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -543,12 +544,19 @@ def check_networks(settings, rows, *, cells=False):
 
     from ..dpsgd._seeding import torch_seeded
     from ..nn._dp2vae import LIKELIHOODS, check_modules
+    from ..nn._parameters import check_unknown_width
 
     check_device(settings.device)
     networks = settings.networks
-    if isinstance(rows, FrameRows):  # levels may be learned: as many as there is room for
+    own = not (networks.encoder is None and networks.decoder is None)
+    if isinstance(rows, FrameRows) and rows.levels_are_public:
+        (n_features, n_classes), exact = rows.least_levels, True
+    elif isinstance(rows, FrameRows):  # as many levels as there is room for
         n_features = len(rows.schema) * (max(rows.most_bins, rows.most_categories + 1) + 1)
         n_classes, exact = (2 if rows.target is not None else 0), False
+        if own:
+            fit_columns = functools.partial(_fit_columns, networks, n_classes)
+            check_unknown_width(fit_columns, rows.least_levels[0], "architecture=", 'or give "mlp"')
     else:
         n_features, exact = rows.X.shape[1], not rows.learns_classes
         n_classes = len(rows.labels.classes or (0, 1)) if has_classes(rows) else 0
@@ -563,7 +571,7 @@ def check_networks(settings, rows, *, cells=False):
     with torch_seeded(networks.seed):
         check_modules(*(template or torch.nn.Linear(1, 1) for template in (networks.encoder, networks.decoder)))
     encoder, decoder = make_networks(networks, n_features, n_classes, n_outputs)
-    if exact or (networks.encoder is None and networks.decoder is None):
+    if exact or not own:
         _check_shapes(encoder, decoder, networks.n_components, n_features, n_classes, n_outputs)
     auxiliary = make_auxiliary(networks, n_outputs, n_classes) or decoder
     sizes = [sum(p.numel() for p in net.parameters()) for net in (encoder, auxiliary, decoder)]
@@ -606,7 +614,13 @@ def _chunks(settings, encoder_size, auxiliary_size, decoder_size, row_size):
     return first, min(first, default_chunk(encoder_size, decoder_size, *shared)[0])
 
 
-def _check_shapes(encoder, decoder, n_latent, n_features, n_classes, n_outputs):
+def _fit_columns(networks, n_classes, n_features):
+    """Raise RuntimeError where the user's networks do not take and give rows of a table of so many columns."""
+    own = make_networks(networks, n_features, n_classes, n_features)
+    _check_shapes(*own, networks.n_components, n_features, n_classes, n_features, error_class=RuntimeError)
+
+
+def _check_shapes(encoder, decoder, n_latent, n_features, n_classes, n_outputs, *, error_class=ValueError):
     import torch
 
     from ..dpsgd._seeding import generator_states, torch_seeded
@@ -621,8 +635,8 @@ def _check_shapes(encoder, decoder, n_latent, n_features, n_classes, n_outputs):
                 found = tuple(net(torch.zeros(3, n_in), torch.zeros(3, n_classes)).shape)
             except (RuntimeError, TypeError) as error:
                 why = str(error).splitlines()[0]
-                raise ValueError(f"the {role} does not take rows of {n_in} and {n_classes} numbers: {why}") from None
+                raise error_class(f"the {role} does not take rows of {n_in} and {n_classes} numbers: {why}") from None
             if found != (3, n_out):
-                raise ValueError(f"the {role} must give {n_out} numbers a row; it gave shape {found} for 3 rows")
+                raise error_class(f"the {role} must give {n_out} numbers a row; it gave shape {found} for 3 rows")
             if not torch.equal(generator_states()[0], before):
                 raise ValueError(f"the {role} draws random numbers, which would not be keyed by subset and step")

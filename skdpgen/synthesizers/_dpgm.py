@@ -308,10 +308,13 @@ def _check_network(settings, rows):
 
     settings.network.check()
     n_features, n_labels, exact = network_shape(rows)
-    # two autoencoders are refused for whatever all of them are
-    net = _make_net(settings, 2, n_features, n_labels, make_likelihood("gaussian"))
-    width = n_features + n_labels + 1
-    check_modules(net, PartitionedVAEModule, lambda module: module.parts[0], settings, width, exact)
+
+    def make(columns):  # two autoencoders are refused for whatever all of them are
+        return _make_net(settings, 2, columns, n_labels, make_likelihood("gaussian"))
+
+    check_modules(
+        make, PartitionedVAEModule, lambda module: module.parts[0], settings, n_features, exact, n_more=n_labels + 1
+    )
 
 
 def training_plan(training, fit, step_size, cluster_sizes):

@@ -653,7 +653,8 @@ def _check_decoder(decoder, rows, model, *, cells):
     decoder.network.check()
     n_features, n_latent, exact = rows.network_shape(model.n_components)
     if not decoder.refines:
-        _check_network(decoder, n_features, n_latent, exact)
+        unknown = isinstance(rows, FrameRows) and not rows.levels_are_public
+        _check_network(decoder, n_features, n_latent, exact, unknown)
     elif isinstance(rows, FrameRows):
         points = {"features": np.zeros((1, 3, n_latent)), "logits": np.zeros((1, 3, n_features))}
         rest = {"widths": (n_features,), "shares": np.ones(1), "n_labels": 0}
@@ -769,7 +770,7 @@ def _make_net(decoder, space, mixture, likelihood, widths, n_labels, *, plan, pr
     )
 
 
-def _check_network(decoder, n_features, n_latent, exact):
+def _check_network(decoder, n_features, n_latent, exact, unknown):
     """Refuse, before anything is charged, a network that cannot be trained privately, or at all.
 
     Parameters
@@ -778,7 +779,10 @@ def _check_network(decoder, n_features, n_latent, exact):
     n_features, n_latent : int
         Columns and latents of the network.
     exact : bool
-        Whether they are those of the fit; if not, only the kind of the layers is checked.
+        Whether they are those of the fit; if not, they are the least ones.
+    unknown : bool
+        Whether the number of columns follows from releases: a network of the user's own that has a fixed number of
+        them is refused.
 
     Raises
     ------
@@ -786,22 +790,31 @@ def _check_network(decoder, n_features, n_latent, exact):
         For what is no DPNet, BatchNorm, LBFGS, a module of other shapes, a device that is not there.
     """
     from ..dpsgd import check_module, check_optimizer
-    from ..nn._parameters import check_widths
+    from ..nn._parameters import check_unknown_width, check_widths
 
-    prior = GaussianMixtureParameters(np.ones(1), np.zeros((1, n_latent)), np.eye(n_latent)[None], "full")
-    space = LatentSpace(np.zeros(n_features), np.eye(n_features)[:, :n_latent])
-    likelihood = "gaussian" if decoder.likelihood == "auto" else decoder.likelihood
-    net = _make_net(decoder, space, prior, likelihood, None, 0, plan=None, progress_text="")
+    def make(columns):
+        prior = GaussianMixtureParameters(np.ones(1), np.zeros((1, n_latent)), np.eye(n_latent)[None], "full")
+        space = LatentSpace(np.zeros(columns), np.eye(columns)[:, :n_latent])
+        likelihood = "gaussian" if decoder.likelihood == "auto" else decoder.likelihood
+        return _make_net(decoder, space, prior, likelihood, None, 0, plan=None, progress_text="")
+
+    def check(columns, net=None):
+        (make(columns) if net is None else net).check(np.zeros((4, columns), dtype=np.float32))
+
+    net = make(n_features)
     check_optimizer(net.optimizer)
     net.initialize()
     check_module(net.module_)
-    if not exact:
+    decoder.network.check_saved(_layers(net.module_.decoder) is not None)
+    if unknown:
+        named = "module__decoder= or module__variance= of net="
+        check_unknown_width(check, n_features, named, "or give a module class that takes the number of columns")
+    elif not exact:
         variance, own = ("module__variance", net.module_.variance), ("module__decoder", net.module_.decoder)
         check_widths(n_features, rows=[variance], outputs=[own])
-    decoder.network.check_saved(_layers(net.module_.decoder) is not None)
-    if exact:
+    else:
         try:
-            net.check(np.zeros((4, n_features), dtype=np.float32))
+            check(n_features, net)
         except RuntimeError as error:  # shapes that do not fit one another
             raise ValueError(
                 f"the network does not fit {n_latent} latents and {n_features} columns: {error}. Check "

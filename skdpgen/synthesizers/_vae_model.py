@@ -233,8 +233,8 @@ def check_network(settings, n_features, n_labels, exact):
     settings : VAESettings
     n_features, n_labels : int
     exact : bool
-        Whether they are those of the fit; if not, of modules of the user's own only the kinds of the layers are
-        checked.
+        Whether they are those of the fit; if not, they are the least ones, and modules of the user's own that have a
+        fixed number of columns are refused.
 
     Raises
     ------
@@ -250,16 +250,36 @@ def check_network(settings, n_features, n_labels, exact):
     check_prior(settings.make_prior(), settings.n_components)
     if settings.groups is not None:
         check_divergence(make_divergence(settings.groups.kind), settings.n_components)
-    net = make_net(settings, n_features, n_labels, make_likelihood("gaussian"))
-    width = n_features + n_labels
-    check_modules(net, PriVAEModule, lambda module: module, settings, width, exact, groups=settings.groups is not None)
+
+    def make(columns):
+        return make_net(settings, columns, n_labels, make_likelihood("gaussian"))
+
+    options = {"n_more": n_labels, "groups": settings.groups is not None}
+    check_modules(make, PriVAEModule, lambda module: module, settings, n_features, exact, **options)
 
 
-def check_modules(net, kind, autoencoder, settings, width, exact, **options):
-    """Refuse a net whose optimizer or modules cannot be trained privately, or do not fit rows of `width` columns."""
+def check_modules(make, kind, autoencoder, settings, n_features, exact, *, n_more, **options):
+    """Refuse a net whose optimizer or modules cannot be trained privately, or do not fit the rows.
+
+    Parameters
+    ----------
+    make : callable
+        Number of columns -> DPNet.
+    kind : Module class
+        Of its module.
+    autoencoder : callable
+        From the module to one autoencoder of it.
+    settings : VAESettings
+    n_features, exact : as in `check_network`
+    n_more : int
+        Further numbers of a row: its labels, and its cluster.
+    **options
+        Of `DPNet.check`.
+    """
     from ..dpsgd import check_module, check_optimizer
-    from ..nn._parameters import check_widths
+    from ..nn._parameters import check_unknown_width
 
+    net = make(n_features)
     check_optimizer(net.optimizer)
     net.initialize()
     if not isinstance(net.module_, kind):
@@ -269,17 +289,21 @@ def check_modules(net, kind, autoencoder, settings, width, exact, **options):
     own = autoencoder(net.module_)
     settings.network.check_saved(own.architecture is not None and _describe_prior(own.prior) is not None)
     check_module(net.module_)
+
+    def check(columns, net=None):
+        (make(columns) if net is None else net).check(np.zeros((4, columns + n_more), np.float32), **options)
+
     if not exact:
-        encoder, decoder = ("module__encoder", own.encoder), ("module__decoder", own.decoder)
-        check_widths(own.n_features, rows=[encoder], outputs=[decoder])
-    if exact or autoencoder(net.module_).architecture is not None:  # nets that are made for any number of columns
-        try:
-            net.check(np.zeros((4, width), np.float32), **options)
-        except RuntimeError as error:  # shapes that do not fit one another
-            raise ValueError(
-                f"the network does not fit {settings.n_components} latents and rows of {width} columns: {error}. "
-                "Check module__encoder= and module__decoder= of net="
-            ) from None
+        named = "module__encoder= or module__decoder= of net="
+        check_unknown_width(check, n_features, named, "or give a module class that takes the number of columns")
+        return
+    try:
+        check(n_features, net)
+    except RuntimeError as error:  # shapes that do not fit one another
+        raise ValueError(
+            f"the network does not fit {settings.n_components} latents and rows of {n_features + n_more} columns: "
+            f"{error}. Check module__encoder= and module__decoder= of net="
+        ) from None
 
 
 # ---- the released model -------------------------------------------------------------------------------------------
