@@ -119,6 +119,15 @@ class Network:
         own = (parameters.get("net"), parameters["noise"], parameters["device"])
         return cls(*own, seed, shows_bars(parameters["progress"]), parameters.get("checkpoint") is not None)
 
+    def has_own_layers(self, usual):
+        """Whether the module is of another class than the usual one, or gets modules as its parameters."""
+        from torch import nn
+
+        if self.template is None:
+            return False
+        given = self.template.get_params_for("module").values()
+        return self.template.module is not usual or any(isinstance(value, nn.Module) for value in given)
+
     def check_saved(self, can_be_saved):
         """Refuse a checkpoint of a model that cannot be saved; before the charge."""
         if self.has_checkpoint and not can_be_saved:

@@ -790,6 +790,7 @@ def _check_network(decoder, n_features, n_latent, exact, unknown):
         For what is no DPNet, BatchNorm, LBFGS, a module of other shapes, a device that is not there.
     """
     from ..dpsgd import check_module, check_optimizer
+    from ..nn import P3GMModule
     from ..nn._parameters import check_unknown_width, check_widths
 
     def make(columns):
@@ -806,13 +807,13 @@ def _check_network(decoder, n_features, n_latent, exact, unknown):
     net.initialize()
     check_module(net.module_)
     decoder.network.check_saved(_layers(net.module_.decoder) is not None)
-    if unknown:
+    if unknown and decoder.network.has_own_layers(P3GMModule):
         named = "module__decoder= or module__variance= of net="
         check_unknown_width(check, n_features, named, "or give a module class that takes the number of columns")
-    elif not exact:
+    elif not (unknown or exact):
         variance, own = ("module__variance", net.module_.variance), ("module__decoder", net.module_.decoder)
         check_widths(n_features, rows=[variance], outputs=[own])
-    else:
+    elif exact:
         try:
             check(n_features, net)
         except RuntimeError as error:  # shapes that do not fit one another

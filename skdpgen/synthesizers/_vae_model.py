@@ -293,7 +293,7 @@ def check_modules(make, kind, autoencoder, settings, n_features, exact, *, n_mor
     def check(columns, net=None):
         (make(columns) if net is None else net).check(np.zeros((4, columns + n_more), np.float32), **options)
 
-    if not exact:
+    if not exact and settings.network.has_own_layers(kind):
         named = "module__encoder= or module__decoder= of net="
         check_unknown_width(check, n_features, named, "or give a module class that takes the number of columns")
         return
