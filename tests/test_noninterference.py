@@ -17,7 +17,7 @@ from skdpgen import MomentSynthesizer
 from skdpgen._base import PrivateEstimator
 from skdpgen._types import BoundedSum
 from skdpgen.accounting import Phase
-from skdpgen.data import frames as _frames
+from skdpgen.data import table_plan as _table_plan
 from skdpgen.dpsgd import GradientNoise
 from skdpgen.mechanisms import add_gaussian, histogram, release_names
 from skdpgen.synthesizers import _array_model
@@ -220,5 +220,5 @@ def test_the_type_of_a_learned_category_follows_from_no_other_row_of_a_chunk():
 
 
 def test_ties_between_categories_are_broken_by_no_order_of_rows(monkeypatch):
-    monkeypatch.setattr(_frames, "_ROOM", ((16, 2),))
+    monkeypatch.setattr(_table_plan, "_ROOM", ((16, 2),))
     Claim(noninterference, "frame").check()

@@ -20,6 +20,7 @@ from skdpgen._base import PrivateEstimator
 from skdpgen.data import arrays as _arrays
 from skdpgen.data import frames as _frames
 from skdpgen.data import scaling as _scaling
+from skdpgen.data import table_plan as _table_plan
 from skdpgen.data.arrays import ArrayRows
 from skdpgen.data.frames import FrameRows
 from skdpgen.mechanisms import _selection as selection
@@ -349,7 +350,7 @@ def second_moments_about_the_exact_mean(patch):
 def tables_weighted_by_exact_frequencies(patch):
     def tables(function, chunk, codec, plan):
         levels = np.array([len(np.unique(chunk[name])) for name in chunk.columns if name != codec.target], dtype=float)
-        return function(chunk, codec, _frames.plan_tables(codec, 0.5, levels))
+        return function(chunk, codec, _table_plan.plan_tables(codec, 0.5, levels))
 
     _wrap(patch, _frames, "_tables", tables)
     patch.setattr(_frame_model.Scores, "of_codec", classmethod(lambda cls, *a: None))
@@ -387,7 +388,7 @@ def a_log_line_of_the_largest_value(patch):
 
 
 def _few_categories(patch):
-    patch.setattr(_frames, "_ROOM", ((16, 2),))
+    patch.setattr(_table_plan, "_ROOM", ((16, 2),))
 
 
 # (mutant, fits that the harness must catch it in)

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 import pandas as pd
 
 from .._types import unit_of
 from ..accounting import Phase
-from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
+from ..exceptions import InvalidInputError
 from ..mechanisms import (
     add_gaussian,
     histogram,
     one_hot_moments,
-    residual_plan,
     sum_of_rows,
     triple_interactions,
     unit_pairs,
     unit_tables,
 )
-from ..mechanisms._one_hot import bytes_of_plan
 from ..tabular import (
     Boolean,
     Categorical,
@@ -35,26 +32,30 @@ from ..tabular import (
     bins_histogram,
     schema_from_histogram,
     schema_histogram,
-    validate_frame,
 )
 from ..tabular._constraints import constraint_texts
-from ..tabular._construction import Construction, check_equalities, warn_of_contradictions
-from ..tabular._formats import type_of_objects
-from ..tabular._frames import declared_family, factorize
-from ..tabular._identifiers import likely_codes, likely_identifiers, split_keys
+from ..tabular._identifiers import split_keys
 from ..tabular._learning import cell_weights, joined_categories, schema_and_candidates, with_ranges
-from ..tabular._level_groups import declared_groups
 from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
-from ..utils.categories import family
 from ..utils.printing import listed
-from ..utils.validation import Interval, check_row_count, is_extension, physical_memory, python_value
+from ..utils.validation import check_row_count, is_extension
+from .frame_checks import (
+    as_classes,
+    check_chunk,
+    check_families,
+    check_importance,
+    common_kinds,
+    construction_of,
+    joined_checks,
+    kinds_of_objects,
+    point_out_hierarchies,
+    point_out_kinds,
+)
 from .frame_codec import FrameCodec
 from .labels import is_numeric_target
 from .level_groups import (
-    MOST_GROUPS,
     LevelProfiles,
-    bytes_of_profiles,
     grouped_columns,
     groups_above_noise,
     most_learned,
@@ -63,36 +64,21 @@ from .level_groups import (
 from .rows_per_unit import max_rows_phases, row_count_phases
 from .scores import score_moments
 from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
+from .table_plan import (
+    correlation_over_noise,
+    has_learned_bins,
+    plan_bins,
+    prefers_scores,
+    room_for_tables,
+    size_of_column,
+    sizes_of_hierarchies,
+)
 from .units import UnitSource
 
-__all__ = ["SEEN", "FrameRows", "correlation_over_noise", "plan_bins", "plan_tables", "prefers_scores"]
+__all__ = ["FrameRows"]
 
-# Bytes of two-way tables above which a fit is refused.
-_MOST_BYTES = 2 << 30
-# Copies of the two-way tables that a fit holds at its peak: of all classes together, and of each class (measured at
-# 1,000 to 2,500 levels and 1 to 12 classes, Linux, numpy 2).
-_COPIES_OF_ALL, _COPIES_OF_CLASSES = 8.0, 3.5
-# Importance of a column. The noise of tables differs by about the cube root of the ratio of their importance; outside
-# this interval one table would have no noise and another nothing else.
-_IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")
-# Noise of a one-way count over the rows of an average level of a class; above it, scores replace tables.
-_ROUGH = 0.3
-# Smallest visible correlation from which two-way tables are drawn towards independence, and from which there are none
-# (2,000 rows of Adult have .6 at epsilon 1, 1,000 rows 1.2: there a model without them is better by .03 AUROC).
-SEEN, _LEAST_SEEN = 0.4, 0.8
-# Columns above which scores show more than tables that the noise nearly hides, and of numbers alone, which depend on
-# one another more. Of fewer columns, one-way tables of the most bins are nearer to the rows (Adult, 1,000 rows, epsilon
-# 1: two-way TVD .20, by scores .40).
-_MANY_COLUMNS, _MANY_NUMBERS = 40, 20
-# Share of the noise of interactions that counts when the budget is divided: a fit averages over them, and all the more
-# where they are drawn towards independence.
-_KEPT, _KEPT_SHRUNK = 0.1, 0.02
 # Columns beside the target up to which the interactions of all triples are released: 2,024 triples.
 _MOST_COLUMNS = 24
-# Cells of a column of few integers: its bins are learned where those of other columns are not.
-_FEW_CELLS = 64
-# Most (bins of a numeric column, learned categories of a column): the first pair that fits into _MOST_BYTES is used.
-_ROOM = ((16, 200), (16, 150), (16, 100), (16, 70), (16, 50), (12, 35), (8, 25), (4, 12))
 
 
 class FrameRows:
@@ -159,10 +145,10 @@ class FrameRows:
             head, schema, categorical=[n for n, as_number in zip(targets, numeric) if not as_number]
         )
         if target_type is None:
-            schema = schema.replace(*(_as_classes(schema[name]) for name in targets))
+            schema = schema.replace(*(as_classes(schema[name]) for name in targets))
         if keys := [name for name in targets if isinstance(schema[name], Identifier)]:
             raise InvalidInputError(f"the target {keys[0]!r} is an identifier in the schema, which is not modelled")
-        _point_out(schema, {*declared, *targets})
+        point_out_kinds(schema, {*declared, *targets})
         schema.constrain(*constraint_texts(constraints))  # refuses keys, which it no longer knows afterwards
         # no value of an identifier is read: the columns are left out before anything else is done
         schema, self.keys = split_keys(schema)
@@ -177,7 +163,7 @@ class FrameRows:
         if classes is not None:
             schema = self._declare(schema, target, numeric[0], classes)
         targets = tuple(name for name, as_number in zip(targets, numeric) if conditional and not as_number)
-        self.construction, table = _construction(schema, constraints, targets, constant), schema
+        self.construction, table = construction_of(schema, constraints, targets, constant), schema
         if self.construction is not None:
             schema, table = self.construction.seen, self.construction.table
             self.public_assumptions += [
@@ -186,29 +172,29 @@ class FrameRows:
                 for text in dict.fromkeys((*self.construction.texts, *self.construction.left))
             ]
         self.table = table
-        self.schema, self.source, self.importance = schema, source, _checked_importance(importance, schema, table)
+        self.schema, self.source, self.importance = schema, source, check_importance(importance, schema, table)
         self.target = (targets if several else targets[0]) if targets else None
         self._targets = targets
         if len(targets) == len(schema):
             raise InvalidInputError("the frame has no column except the target: add columns to model")
         self.grouped = grouped_columns(schema, targets)
-        _point_out_hierarchies(table, schema, targets)
-        self.most_bins, self.most_categories = _room(schema, targets)
+        point_out_hierarchies(table, schema, targets)
+        self.most_bins, self.most_categories = room_for_tables(schema, targets)
         self.learned = tuple(
             c.name for c in schema.columns if isinstance(c, Categorical) and not c.complete and c.name not in targets
         )
         self.most_learned = most_learned(len(self.learned), len(schema), self.most_categories)
         checked = functools.partial(
-            _checked,
+            check_chunk,
             schema=table,
             on_invalid=on_invalid,
             whole=source.one_slice,
             apart=not source.in_memory,
             construction=self.construction,
         )
-        self.n_rows, families = source.inspect(checked, _both_checked)
+        self.n_rows, families = source.inspect(checked, joined_checks)
         check_row_count(self.n_rows)
-        _check_families(families)
+        check_families(families)
 
     def _with_objects(self, source, schema):
         """Declare the columns of objects that are all decimals, dates or times of the day; see `type_of_objects`."""
@@ -216,7 +202,7 @@ class FrameRows:
         names = [n for n in head.columns if n not in declared and pd.api.types.is_object_dtype(head[n].dtype)]
         if not names:
             return schema
-        kinds = source.inspect(functools.partial(_kinds_of_objects, names=names), _common_kinds)
+        kinds = source.inspect(functools.partial(kinds_of_objects, names=names), common_kinds)
         columns = [column_of_objects(name, kind) for name, kind in kinds.items() if kind]
         if columns:
             listed = ", ".join(f"{column.name!r} {column.dtype}" for column in columns)
@@ -305,16 +291,17 @@ class FrameRows:
 
     def network_shape(self, n_components):
         """Least numbers of columns and latents of the network; the exact ones depend on what is not learned yet."""
-        single = sum(size < 2 for size in _sizes_of_hierarchies(self.schema, self.grouped).values())
+        single = sum(size < 2 for size in sizes_of_hierarchies(self.schema, self.grouped).values())
         return 2 * len(self.schema) - single, 2, False
 
     @property
     def least_levels(self):
         """Least levels of all columns but the targets together, and least classes: those that are declared; public."""
         sizes = {
-            c.name: _size(c) if isinstance(c, Categorical | Boolean) and c.complete else 2 for c in self.schema.columns
+            c.name: size_of_column(c) if isinstance(c, Categorical | Boolean) and c.complete else 2
+            for c in self.schema.columns
         }
-        sizes.update(_sizes_of_hierarchies(self.schema, self.grouped))
+        sizes.update(sizes_of_hierarchies(self.schema, self.grouped))
         classes = int(np.prod([sizes.pop(name) for name in self._targets])) if self._targets else 0
         return sum(sizes.values()), classes
 
@@ -409,7 +396,7 @@ class FrameRows:
             rows = source.reduce(_count_rows, add_sums)
             row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])
         numbers = [c for c in schema.columns if not isinstance(c, Categorical | Boolean)]
-        classes = int(np.prod([_size(schema[name]) for name in self._targets]))
+        classes = int(np.prod([size_of_column(schema[name]) for name in self._targets]))
         n_blocks = len(schema) - len(self._targets)
         if numbers:
             cells = source.reduce(self._of_seen(bins_histogram, schema), add_sums)
@@ -421,7 +408,7 @@ class FrameRows:
         n_bins, seen = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
         binnings = bins_from_histogram(noisy, schema, sd, self.most_bins if tables else n_bins) if numbers else None
         if scores and np.isinf(seen):
-            learned = not numbers or _learned(binnings)
+            learned = not numbers or has_learned_bins(binnings)
             if prefers_scores(row_count, n_blocks, classes, noise_of_tables, n_bins, learned, len(numbers)):
                 seen = None
         visible = correlation_over_noise(row_count, n_blocks, classes, noise_of_tables)
@@ -532,75 +519,6 @@ def _profiles(chunk, profiles, construction, **unit_sizes):
     return profiles.query(chunk if construction is None else construction.encode(chunk), **unit_sizes)
 
 
-def _checked(chunk, schema, on_invalid, whole, apart, construction):
-    """Number of rows, and the kinds of values in columns of unknown categories if chunks may differ in them.
-
-    With `apart` each chunk is made separately, so that its dtypes may depend on its rows.
-    """
-    chunk = validate_frame(chunk, schema, on_invalid)
-    if apart:
-        _check_text(chunk, schema)
-    if construction is not None:
-        validate_frame(construction.encode(chunk, on_invalid), construction.seen)
-    open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical)]
-    written = {c.name: set(map(family, _written(construction, c))) for c in open_}
-    open_ = [column for column in open_ if written[column.name] or not whole]
-    return len(chunk), {
-        c.name: written[c.name] | set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_
-    }
-
-
-def _written(construction, column):
-    """Values that constraints set in a column: learned categories are to be of their kind."""
-    if construction is None:
-        return []
-    return [value for value in construction.written(column.name) if value is not None]
-
-
-def _kinds_of_objects(chunk, names):
-    """Type of the objects of each column, "" for other types and None where all are missing."""
-    return {name: type_of_objects(chunk[name]) or (None if chunk[name].isna().all() else "") for name in names}
-
-
-def _common_kinds(one, other):
-    return {
-        name: other[name] if kind is None else kind if other[name] in (None, kind) else "" for name, kind in one.items()
-    }
-
-
-def _check_text(chunk, schema):
-    """Refuse numbers and truth values where the schema has text, and truth values where it has numbers.
-
-    A reader that finds only digits in a chunk turns 007 into 7. If 7 were turned into text here, one row with a letter
-    would decide whether the category of all other rows is 7 or 007.
-    """
-    for column in schema.columns:
-        wanted = declared_family(column) if isinstance(column, Categorical) else None
-        if wanted not in ("text", "number"):
-            continue
-        values = chunk[column.name].dropna()
-        listed = values.dtype.categories if isinstance(values.dtype, pd.CategoricalDtype) else values
-        kind = pd.api.types.infer_dtype(listed, skipna=True) if len(values) else "empty"
-        if kind == "boolean" or (wanted == "text" and kind not in ("string", "empty")):
-            raise SchemaError(
-                f"column {column.name!r} holds {wanted}s in the schema and something else in a chunk, which no longer "
-                "shows how the values were written: give it one dtype in all chunks, as by dtype= of pandas.read_csv"
-            )
-
-
-def _both_checked(one, other):
-    return one[0] + other[0], {name: one[1][name] | other[1][name] for name in one[1]}
-
-
-def _check_families(families):
-    for name, found in families.items():
-        if len(found) > 1:
-            raise SchemaError(
-                f"column {name!r} is of different kinds in different chunks, or a constraint sets a value of another "
-                f"kind ({', '.join(sorted(map(str, found)))}): give it one dtype, or declare it in the schema"
-            )
-
-
 def _count_rows(chunk, unit_sizes=None):
     return histogram(np.zeros(len(chunk), dtype=np.int64), 1, unit_sizes)
 
@@ -658,206 +576,6 @@ def _merge_histograms(one, other):
     weights = cell_weights(one.schema, sizes)
     total = replace(one.bounded_sum, value=np.concatenate(counts), weights=weights)
     return replace(one, bounded_sum=total, keys=keys, sizes=tuple(sizes))
-
-
-def _learned(binnings):
-    """Whether any column of many values has learned bins; where noise hides the values, bins have equal widths."""
-    binnings = {name: binning for name, binning in binnings.items() if len(binning.mass) > _FEW_CELLS}
-    widths = {name: np.diff(binning.edges) for name, binning in binnings.items()}
-    return any(not np.allclose(b.mass, widths[name] / widths[name].sum()) for name, b in binnings.items())
-
-
-# ---- public facts -------------------------------------------------------------------------------------------------
-def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, most=16, least=4):
-    """Choose the bins of a numeric column, and whether two-way tables are released, from a released row count.
-
-    A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
-    class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise_multiplier * sqrt(number of pairs). k is the
-    largest number at which rho = `weakest` still exceeds the noise. Where only larger correlations do, from .4 on,
-    two-way tables are drawn towards independence by their noise (see `fit_tables`). Where ever fewer of them would show
-    anything, they are not released.
-
-    Returns
-    -------
-    n_bins : int
-    seen : float
-        Smallest correlation that exceeds the noise at that number of bins; infinite without two-way tables.
-    """
-    ratio = correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier)
-    n_bins = int(np.clip(round((weakest * ratio) ** (2 / 3)), least, most))
-    seen = n_bins**1.5 / ratio
-    if seen <= SEEN or (seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS):
-        return n_bins, float(seen)
-    return n_bins, np.inf
-
-
-def plan_tables(codec, seen, importance):
-    """Choose contrasts and weights of the tables.
-
-    Parameters
-    ----------
-    codec : FrameCodec
-    seen : float
-        See `plan_bins`.
-    importance : array of shape (n_blocks,)
-
-    Returns
-    -------
-    ResidualPlan
-    """
-    bins = codec.n_bins([block.name for block in codec.blocks])
-    return residual_plan(
-        codec.n_levels,
-        bins,
-        codec.n_classes,
-        pairs=np.isfinite(seen),
-        importance=importance,
-        kept=_KEPT if seen <= SEEN else _KEPT_SHRUNK,
-    )
-
-
-def correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier):
-    """Ratio of a correlation of 1 to the noise in a two-way table of one bin a column; see `plan_bins`."""
-    noise = 2 * max(noise_multiplier, 1e-12) * np.sqrt(max(n_blocks * (n_blocks - 1) / 2, 1))
-    return max(n_rows / max(n_classes, 1), 1.0) / noise
-
-
-def _as_classes(column):
-    """Return a target of whole numbers of which a schema states the kind alone as categories.
-
-    The dtype of an integer target means classes where there is no schema, and `skdpgen schema` writes no more than
-    that dtype. Bounds declare a quantity.
-    """
-    if isinstance(column, Numeric) and column.integer and not column.complete:
-        return Categorical(column.name, missing=column.missing, dtype=column.dtype)
-    return column
-
-
-def _point_out(schema, settled):
-    """Warn of columns that are identifiers or codes by their names and dtypes: no value is read."""
-    keys, codes = ([n for n in find(schema) if n not in settled] for find in (likely_identifiers, likely_codes))
-    if keys:
-        warnings.warn(
-            f"identifiers, by their names: {listed(keys, 5)}. They are modelled like any other column, which costs "
-            "budget and gives keys that mean nothing. For fresh keys declare them in the schema: "
-            f"Schema.from_kinds(X).replace(Identifier({keys[0]!r})), or skdpgen schema --id; else drop them, by "
-            f"X.drop(columns=[{keys[0]!r}]) or --drop. Columns that the schema declares are not named here",
-            UtilityWarning,
-            stacklevel=2,
-        )
-    if codes:
-        warnings.warn(
-            f"codes, by their names, of whole numbers: {listed(codes, 5)}. They are modelled as quantities: if they "
-            "are codes, declare them as Categorical in the schema (Schema.from_kinds(X, categorical="
-            f"[{codes[0]!r}]), or skdpgen schema --categorical)",
-            UtilityWarning,
-            stacklevel=2,
-        )
-
-
-def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learned_bins, n_numbers):
-    """Tell whether scores describe a table better than its one-way tables, where two-way tables are left out."""
-    if n_blocks <= (_MANY_NUMBERS if n_numbers == n_blocks else _MANY_COLUMNS):
-        return False
-    # noise of a one-way count of a class over the rows of an average level
-    rough = noise_multiplier * n_blocks**0.5 * n_bins * n_classes / max(n_rows, 1.0)
-    return rough > _ROUGH or learned_bins
-
-
-def _construction(schema, constraints, targets, constant=()):
-    """The construction of the constraints of a schema, and of those others that it can satisfy; None without any."""
-    given = constraint_texts(constraints)
-    declared = schema.constraints
-    if not given and not declared:
-        return None
-    construction = Construction.of(schema.constrain(*given), targets, constant)
-    check_equalities(construction)
-    warn_of_contradictions(construction)
-    kept = [text for text in construction.table.constraints if text in declared or text in construction.texts]
-    if len(kept) < len(construction.table.constraints):  # what is drawn again may change after the fit
-        construction = Construction.of(replace(schema, constraints=tuple(kept)), targets, constant)
-    return construction if kept else None
-
-
-def _checked_importance(importance, schema, table):
-    importance = {} if importance is None else dict(importance)
-    if unknown := [repr(name) for name in importance if name not in table]:
-        raise InvalidInputError(f"importance= names columns that are not in the table: {', '.join(unknown)}")
-    if unseen := [repr(name) for name in importance if name not in schema]:
-        raise InvalidInputError(
-            f"importance= names columns that constraints construct from others: {', '.join(unseen)}; name the others, "
-            "or the first column of a combination"
-        )
-    for name, value in importance.items():
-        if not _IMPORTANCE.is_satisfied_by(value):
-            raise ValueError(f"importance= of {name!r} must be {_IMPORTANCE}; columns that are not named have 1")
-    return {name: python_value(value) for name, value in importance.items()}
-
-
-def _size(column):
-    return len(column.values) + column.missing
-
-
-def _sizes_of_hierarchies(schema, columns):
-    """Numbers of groups of the columns of declared categories and groups, those of "other" and missing values too."""
-    found = (schema[name] for name in columns)
-    return {c.name: max(declared_groups(c)) + 1 for c in found if c.hierarchy is not None and c.complete}
-
-
-def _point_out_hierarchies(table, seen, targets):
-    """Warn of declared groups that the model does not have, by public facts alone."""
-
-    def declared(schema, name):
-        return name in schema and getattr(schema[name], "hierarchy", None) is not None
-
-    if names := [n for n in table if declared(table, n) and (n in targets or not declared(seen, n))]:
-        warnings.warn(
-            f"a hierarchy is not used: {listed(names)}. Every category of a target is a class, and a column that "
-            "constraints construct, or combine with others, has no groups",
-            UtilityWarning,
-            stacklevel=2,
-        )
-
-
-# What to do about columns of too many categories.
-_FEWER_LEVELS = "merge categories, drop the column, or declare it as an Identifier if it holds keys"
-
-
-def _room(schema, targets):
-    """Most bins and learned categories of a column, from public facts alone; refuse tables beyond the memory."""
-    declared = {c.name: _size(c) for c in schema.columns if isinstance(c, Categorical | Boolean) and c.complete}
-    grouped = grouped_columns(schema, targets)
-    # "other" and missing are alone; of learned categories as many groups are made as there is room for
-    known = {**declared, **{name: MOST_GROUPS + 2 for name in grouped if name in declared}}
-    known.update(_sizes_of_hierarchies(schema, grouped))
-    largest = sorted(known, key=declared.get, reverse=True)[:5]
-    largest = ", ".join(f"{name!r} ({declared[name]})" for name in largest)
-    for bins, categories in _ROOM:
-        sizes = {
-            c.name: known.get(c.name, (categories + 1 if isinstance(c, Categorical) else bins) + c.missing)
-            for c in schema.columns
-        }
-        classes = int(np.prod([sizes.pop(name) for name in targets]))
-        if 8 * classes * sum(sizes.values()) ** 2 <= _MOST_BYTES:
-            break
-    else:
-        raise InvalidInputError(
-            f"the two-way tables of {classes} classes and {sum(sizes.values())} levels would take more than "
-            f"{_MOST_BYTES >> 30} GiB: {_FEWER_LEVELS}"
-            + (f"; the columns with the most levels are {largest}" if largest else "")
-        )
-    # of the declared levels: learned categories may be fewer
-    levels = sum(size for name, size in known.items() if name not in targets)
-    needed, memory = 8 * levels**2 * (_COPIES_OF_ALL + _COPIES_OF_CLASSES * classes), physical_memory()
-    needed = max(needed, bytes_of_plan(len(sizes)))
-    needed = max(needed, bytes_of_profiles([declared[n] for n in grouped if n in declared], len(schema)))
-    if memory is not None and needed > memory:
-        raise InvalidInputError(
-            f"the fit would take about {needed / 2**30:.0f} GiB of memory, and this machine has "
-            f"{memory / 2**30:.0f} GiB: {_FEWER_LEVELS}"
-            + (f"; the columns with the most levels are {largest}" if largest else "")
-        )
-    return bins, categories
 
 
 def _release(bounded_sum, noise_multiplier, rng, neighboring):

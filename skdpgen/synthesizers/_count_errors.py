@@ -14,10 +14,10 @@ from scipy.special import ndtri
 from .._types import BoundedSum, unit_of
 from ..accounting import PlannedCounts
 from ..data.frame_codec import FrameCodec
-from ..data.frames import SEEN, correlation_over_noise, plan_bins, plan_tables, prefers_scores
 from ..data.level_groups import error_of_a_level, grouped_columns, groups_above_noise, square_of_levels
 from ..data.rows_per_unit import OpenUnit
 from ..data.scores import Scores, score_moments
+from ..data.table_plan import SEEN, correlation_over_noise, plan_bins, plan_tables, prefers_scores
 from ..mechanisms import selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder

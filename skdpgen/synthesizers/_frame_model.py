@@ -9,9 +9,9 @@ import warnings
 import numpy as np
 
 from .._types import BoundedSum, unit_of
-from ..data.frames import SEEN, plan_tables
 from ..data.level_groups import noise_with_levels
 from ..data.scores import Scores
+from ..data.table_plan import SEEN, plan_tables
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..generators.conditioning import FramesChecked, FramesGiven

@@ -13,7 +13,7 @@ from _claims import RELATIONS, assert_noise_of, assert_sensitivity
 from _watched import Queries
 
 from skdpgen import DPSGD, DPVAESynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema, load
-from skdpgen.data import frames
+from skdpgen.data import table_plan
 from skdpgen.data.level_groups import LevelProfiles, grouped_columns, square_of_levels
 from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
 from skdpgen.generators.product_mixture import fit_tables
@@ -238,7 +238,7 @@ def test_no_learned_value_can_stop_a_fit_after_the_charge(values):
 
 
 def test_more_learned_groups_than_there_is_room_for_are_joined(monkeypatch):
-    monkeypatch.setattr(frames, "_ROOM", ((16, 6),))
+    monkeypatch.setattr(table_plan, "_ROOM", ((16, 6),))
     synth, _ = _fit(_rows(8_000), 60.0, Schema([Categorical("code", hierarchy=1, missing=True)]), n_iter=2)
     groups = _groups(synth)
     assert groups.n_groups == 6 + 2  # "other" and missing values are alone

@@ -22,8 +22,8 @@ from skdpgen import (
     SubsetSGD,
     load,
 )
-from skdpgen.data import frames
-from skdpgen.data.level_groups import _clusters, bytes_of_profiles, most_learned, noise_with_levels
+from skdpgen.data import table_plan
+from skdpgen.data.level_groups import MOST_GROUPS, _clusters, bytes_of_profiles, most_learned, noise_with_levels
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.tabular import Categorical, Schema
@@ -131,7 +131,7 @@ def test_where_there_is_room_for_all_categories_nothing_changes():
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_profiles_are_of_the_columns_beyond_the_room_and_scaled_to_them(monkeypatch, relation):
-    monkeypatch.setattr(frames, "_ROOM", ((16, 12),))
+    monkeypatch.setattr(table_plan, "_ROOM", ((16, 12),))
     frame = _rows(N, 30).assign(town=_rows(N, 20, "t", seed=1)["code"], ward=np.arange(N) % 7)
     synth, watch = _fit(frame, 60.0, neighboring=relation, schema=Schema([Categorical("ward")]))
     assert set(_groups(synth)) == {"code", "town"}
@@ -144,14 +144,14 @@ def test_profiles_are_of_the_columns_beyond_the_room_and_scaled_to_them(monkeypa
 
 
 def test_declared_and_learned_columns_share_the_charge_of_declared_ones(monkeypatch):
-    monkeypatch.setattr(frames, "_ROOM", ((16, 12),))
+    monkeypatch.setattr(table_plan, "_ROOM", ((16, 12),))
     declared = Categorical("town", tuple(f"t{k:03d}" for k in range(N_CODES)))
     frame = _rows(N, 30).assign(town=_rows(seed=1, prefix="t")["code"])
     synth, watch = _fit(frame, schema=Schema([declared]))
     noise = synth.plan(frame).noise_multipliers
     groups = _groups(synth)
     assert groups["code"].n_groups == 12 + 2
-    assert groups["town"].n_groups <= frames.MOST_GROUPS
+    assert groups["town"].n_groups <= MOST_GROUPS
     assert not _profiles(watch, noise)
     total = next(q for q in watch.queries if q.noise_multiplier == noise["levels"]).bounded_sum
     assert total.add_or_remove_one == pytest.approx(2**0.5)
@@ -166,7 +166,7 @@ def test_nothing_but_the_releases_decides_which_columns_have_groups(relation):
     many = _rows(300, 15)
     model = MomentSynthesizer(200.0, target="sick", neighboring=relation)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames, "_ROOM", ((16, 6),))
+        patch.setattr(table_plan, "_ROOM", ((16, 6),))
         patch.setitem(fit_tables.__kwdefaults__, "n_iter", 2)
         assert _groups(_fit(many, 200.0, neighboring=relation)[0])  # there are more than there is room for
         check_noninterference(model, (many,), (few,), rows=(joining,))
@@ -174,7 +174,7 @@ def test_nothing_but_the_releases_decides_which_columns_have_groups(relation):
 
 @pytest.mark.parametrize("weighting", ["rows", "units"])
 def test_units_and_chunks_have_groups_too(monkeypatch, weighting):
-    monkeypatch.setattr(frames, "_ROOM", ((16, 6),))
+    monkeypatch.setattr(table_plan, "_ROOM", ((16, 6),))
     monkeypatch.setitem(fit_tables.__kwdefaults__, "n_iter", 2)
     parts = [_rows(200, 15).assign(person=np.arange(200) // 4), _rows(60, 5, "d").assign(person=1000 + np.arange(60))]
     joining = pd.DataFrame({"code": ["new", "c001"], "age": [5, 90], "sick": ["no", "yes"], "person": [-7, -7]})
@@ -187,7 +187,7 @@ def test_units_and_chunks_have_groups_too(monkeypatch, weighting):
 
 
 def test_models_without_moments_and_targets_keep_what_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(frames, "_ROOM", ((16, 6),))
+    monkeypatch.setattr(table_plan, "_ROOM", ((16, 6),))
     frame = _rows(3_000, 15)
     training = DPSGD(2, 0.1, warm_start_steps=0)
     synth, _ = _fit(frame, 200.0, DPVAESynthesizer, n_components=2, training=training)
@@ -199,7 +199,7 @@ def test_models_without_moments_and_targets_keep_what_there_is_room_for(monkeypa
 
 
 def test_an_autoencoder_that_starts_from_moments_has_groups(monkeypatch):
-    monkeypatch.setattr(frames, "_ROOM", ((16, 6),))
+    monkeypatch.setattr(table_plan, "_ROOM", ((16, 6),))
     training = DPSGD(2, 0.1, warm_start_steps=2)
     synth, _ = _fit(_rows(3_000, 15), 400.0, DPVAESynthesizer, n_components=2, training=training)
     assert _groups(synth)["code"].n_groups == 8

@@ -10,7 +10,7 @@ import pytest
 from _claims import RELATIONS, assert_noise_of, assert_sensitivity
 
 from skdpgen import LatentMixture, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, load
-from skdpgen.data import frames
+from skdpgen.data import table_plan
 from skdpgen.data.level_groups import GROUPED_ABOVE, LevelProfiles, _clusters, grouped_columns, posterior_sizes
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators.product_mixture import fit_tables
@@ -236,7 +236,7 @@ def test_ten_thousand_categories_take_little_memory():
 
 
 def test_groups_that_would_not_fit_into_memory_are_refused_before_the_charge(monkeypatch):
-    monkeypatch.setattr(frames, "physical_memory", lambda: 50 << 20)
+    monkeypatch.setattr(table_plan, "physical_memory", lambda: 50 << 20)
     accountant = PrivacyAccountant(1.0)
     schema = Schema([Categorical("street", tuple(f"s{i}" for i in range(30_000))), Boolean("sick")])
     frame = pd.DataFrame({"street": ["s1", "s2"], "sick": [True, False]})

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from skdpgen import DPSGD, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema
-from skdpgen.data import frames
+from skdpgen.data import table_plan
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Boolean, Categorical
 from skdpgen.utils.validation import physical_memory
@@ -21,7 +21,7 @@ FRAME = pd.DataFrame({**{name: ["s1", "s2"] * 10 for name in NAMES}, "sick": [Tr
 
 
 def test_a_fit_beyond_the_memory_is_refused_before_its_charge(monkeypatch):
-    monkeypatch.setattr(frames, "physical_memory", lambda: 4 << 30)
+    monkeypatch.setattr(table_plan, "physical_memory", lambda: 4 << 30)
     accountant = PrivacyAccountant(1.0, 1e-5)
     with pytest.raises(InvalidInputError, match=r"about 5 GiB of memory, and this machine has 4 GiB: merge categories"):
         MomentSynthesizer(schema=SCHEMA, accountant=accountant).fit(FRAME)
@@ -30,7 +30,7 @@ def test_a_fit_beyond_the_memory_is_refused_before_its_charge(monkeypatch):
 
 @pytest.mark.parametrize("memory", [16 << 30, None])
 def test_a_fit_within_the_memory_is_not_refused(monkeypatch, memory):
-    monkeypatch.setattr(frames, "physical_memory", lambda: memory)
+    monkeypatch.setattr(table_plan, "physical_memory", lambda: memory)
     MomentSynthesizer(schema=SCHEMA).plan(FRAME)
 
 

@@ -12,8 +12,9 @@ from _claims import RELATIONS, assert_sensitivity
 from _flat import make_flat
 
 from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, Schema
-from skdpgen.data.frames import FrameRows, plan_tables
+from skdpgen.data.frames import FrameRows
 from skdpgen.data.sources import ChunkSource, MemorySource, open_source
+from skdpgen.data.table_plan import plan_tables
 from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.mechanisms import exact_value

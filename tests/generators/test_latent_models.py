@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpgen.data.arrays import lowpass_basis
-from skdpgen.data.frames import plan_bins
+from skdpgen.data.table_plan import plan_bins
 from skdpgen.generators.gaussians import (
     LatentSpace,
     LinearGenerator,

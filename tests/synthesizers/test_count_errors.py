@@ -14,7 +14,7 @@ from scipy import stats
 from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, Schema, load
 from skdpgen.accounting import BudgetPlan
 from skdpgen.data.frame_codec import FrameCodec
-from skdpgen.data.frames import plan_tables
+from skdpgen.data.table_plan import plan_tables
 from skdpgen.generators.product_mixture import consistent_marginals
 from skdpgen.mechanisms import exact_value, one_hot_moments, unpack_one_hot_moments
 from skdpgen.synthesizers._count_errors import count_errors, smallest_kept

@@ -1,0 +1,184 @@
+"""Checks of DataFrames, and of what is given beside them: all of them come before a charge."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from numbers import Real
+
+import pandas as pd
+
+from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
+from ..tabular import Categorical, Numeric, validate_frame
+from ..tabular._constraints import constraint_texts
+from ..tabular._construction import Construction, check_equalities, warn_of_contradictions
+from ..tabular._formats import type_of_objects
+from ..tabular._frames import declared_family, factorize
+from ..tabular._identifiers import likely_codes, likely_identifiers
+from ..utils.categories import family
+from ..utils.printing import listed
+from ..utils.validation import Interval, python_value
+
+__all__ = [
+    "as_classes",
+    "check_chunk",
+    "check_families",
+    "check_importance",
+    "common_kinds",
+    "construction_of",
+    "joined_checks",
+    "kinds_of_objects",
+    "point_out_hierarchies",
+    "point_out_kinds",
+]
+
+# Importance of a column. The noise of tables differs by about the cube root of the ratio of their importance; outside
+# this interval one table would have no noise and another nothing else.
+_IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")
+
+
+def check_chunk(chunk, schema, on_invalid, whole, apart, construction):
+    """Number of rows, and the kinds of values in columns of unknown categories if chunks may differ in them.
+
+    With `apart` each chunk is made separately, so that its dtypes may depend on its rows.
+    """
+    chunk = validate_frame(chunk, schema, on_invalid)
+    if apart:
+        _check_text(chunk, schema)
+    if construction is not None:
+        validate_frame(construction.encode(chunk, on_invalid), construction.seen)
+    open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical)]
+    written = {c.name: set(map(family, _written(construction, c))) for c in open_}
+    open_ = [column for column in open_ if written[column.name] or not whole]
+    return len(chunk), {
+        c.name: written[c.name] | set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_
+    }
+
+
+def _written(construction, column):
+    """Values that constraints set in a column: learned categories are to be of their kind."""
+    if construction is None:
+        return []
+    return [value for value in construction.written(column.name) if value is not None]
+
+
+def kinds_of_objects(chunk, names):
+    """Type of the objects of each column, "" for other types and None where all are missing."""
+    return {name: type_of_objects(chunk[name]) or (None if chunk[name].isna().all() else "") for name in names}
+
+
+def common_kinds(one, other):
+    return {
+        name: other[name] if kind is None else kind if other[name] in (None, kind) else "" for name, kind in one.items()
+    }
+
+
+def _check_text(chunk, schema):
+    """Refuse numbers and truth values where the schema has text, and truth values where it has numbers.
+
+    A reader that finds only digits in a chunk turns 007 into 7. If 7 were turned into text here, one row with a letter
+    would decide whether the category of all other rows is 7 or 007.
+    """
+    for column in schema.columns:
+        wanted = declared_family(column) if isinstance(column, Categorical) else None
+        if wanted not in ("text", "number"):
+            continue
+        values = chunk[column.name].dropna()
+        listed = values.dtype.categories if isinstance(values.dtype, pd.CategoricalDtype) else values
+        kind = pd.api.types.infer_dtype(listed, skipna=True) if len(values) else "empty"
+        if kind == "boolean" or (wanted == "text" and kind not in ("string", "empty")):
+            raise SchemaError(
+                f"column {column.name!r} holds {wanted}s in the schema and something else in a chunk, which no longer "
+                "shows how the values were written: give it one dtype in all chunks, as by dtype= of pandas.read_csv"
+            )
+
+
+def joined_checks(one, other):
+    return one[0] + other[0], {name: one[1][name] | other[1][name] for name in one[1]}
+
+
+def check_families(families):
+    for name, found in families.items():
+        if len(found) > 1:
+            raise SchemaError(
+                f"column {name!r} is of different kinds in different chunks, or a constraint sets a value of another "
+                f"kind ({', '.join(sorted(map(str, found)))}): give it one dtype, or declare it in the schema"
+            )
+
+
+def check_importance(importance, schema, table):
+    importance = {} if importance is None else dict(importance)
+    if unknown := [repr(name) for name in importance if name not in table]:
+        raise InvalidInputError(f"importance= names columns that are not in the table: {', '.join(unknown)}")
+    if unseen := [repr(name) for name in importance if name not in schema]:
+        raise InvalidInputError(
+            f"importance= names columns that constraints construct from others: {', '.join(unseen)}; name the others, "
+            "or the first column of a combination"
+        )
+    for name, value in importance.items():
+        if not _IMPORTANCE.is_satisfied_by(value):
+            raise ValueError(f"importance= of {name!r} must be {_IMPORTANCE}; columns that are not named have 1")
+    return {name: python_value(value) for name, value in importance.items()}
+
+
+def as_classes(column):
+    """Return a target of whole numbers of which a schema states the kind alone as categories.
+
+    The dtype of an integer target means classes where there is no schema, and `skdpgen schema` writes no more than
+    that dtype. Bounds declare a quantity.
+    """
+    if isinstance(column, Numeric) and column.integer and not column.complete:
+        return Categorical(column.name, missing=column.missing, dtype=column.dtype)
+    return column
+
+
+def point_out_kinds(schema, settled):
+    """Warn of columns that are identifiers or codes by their names and dtypes: no value is read."""
+    keys, codes = ([n for n in find(schema) if n not in settled] for find in (likely_identifiers, likely_codes))
+    if keys:
+        warnings.warn(
+            f"identifiers, by their names: {listed(keys, 5)}. They are modelled like any other column, which costs "
+            "budget and gives keys that mean nothing. For fresh keys declare them in the schema: "
+            f"Schema.from_kinds(X).replace(Identifier({keys[0]!r})), or skdpgen schema --id; else drop them, by "
+            f"X.drop(columns=[{keys[0]!r}]) or --drop. Columns that the schema declares are not named here",
+            UtilityWarning,
+            stacklevel=2,
+        )
+    if codes:
+        warnings.warn(
+            f"codes, by their names, of whole numbers: {listed(codes, 5)}. They are modelled as quantities: if they "
+            "are codes, declare them as Categorical in the schema (Schema.from_kinds(X, categorical="
+            f"[{codes[0]!r}]), or skdpgen schema --categorical)",
+            UtilityWarning,
+            stacklevel=2,
+        )
+
+
+def point_out_hierarchies(table, seen, targets):
+    """Warn of declared groups that the model does not have, by public facts alone."""
+
+    def declared(schema, name):
+        return name in schema and getattr(schema[name], "hierarchy", None) is not None
+
+    if names := [n for n in table if declared(table, n) and (n in targets or not declared(seen, n))]:
+        warnings.warn(
+            f"a hierarchy is not used: {listed(names)}. Every category of a target is a class, and a column that "
+            "constraints construct, or combine with others, has no groups",
+            UtilityWarning,
+            stacklevel=2,
+        )
+
+
+def construction_of(schema, constraints, targets, constant=()):
+    """The construction of the constraints of a schema, and of those others that it can satisfy; None without any."""
+    given = constraint_texts(constraints)
+    declared = schema.constraints
+    if not given and not declared:
+        return None
+    construction = Construction.of(schema.constrain(*given), targets, constant)
+    check_equalities(construction)
+    warn_of_contradictions(construction)
+    kept = [text for text in construction.table.constraints if text in declared or text in construction.texts]
+    if len(kept) < len(construction.table.constraints):  # what is drawn again may change after the fit
+        construction = Construction.of(replace(schema, constraints=tuple(kept)), targets, constant)
+    return construction if kept else None

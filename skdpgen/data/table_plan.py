@@ -1,0 +1,168 @@
+"""How fine the tables of a DataFrame are, and whether they fit into memory: by public facts and released counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exceptions import InvalidInputError
+from ..mechanisms import residual_plan
+from ..mechanisms._one_hot import bytes_of_plan
+from ..tabular import Boolean, Categorical
+from ..tabular._level_groups import declared_groups
+from ..utils.validation import physical_memory
+from .level_groups import MOST_GROUPS, bytes_of_profiles, grouped_columns
+
+__all__ = [
+    "SEEN",
+    "correlation_over_noise",
+    "has_learned_bins",
+    "plan_bins",
+    "plan_tables",
+    "prefers_scores",
+    "room_for_tables",
+    "size_of_column",
+    "sizes_of_hierarchies",
+]
+
+# Bytes of two-way tables above which a fit is refused.
+_MOST_BYTES = 2 << 30
+# Copies of the two-way tables that a fit holds at its peak: of all classes together, and of each class (measured at
+# 1,000 to 2,500 levels and 1 to 12 classes, Linux, numpy 2).
+_COPIES_OF_ALL, _COPIES_OF_CLASSES = 8.0, 3.5
+# Noise of a one-way count over the rows of an average level of a class; above it, scores replace tables.
+_ROUGH = 0.3
+# Smallest visible correlation from which two-way tables are drawn towards independence, and from which there are none
+# (2,000 rows of Adult have .6 at epsilon 1, 1,000 rows 1.2: there a model without them is better by .03 AUROC).
+SEEN, _LEAST_SEEN = 0.4, 0.8
+# Columns above which scores show more than tables that the noise nearly hides, and of numbers alone, which depend on
+# one another more. Of fewer columns, one-way tables of the most bins are nearer to the rows (Adult, 1,000 rows, epsilon
+# 1: two-way TVD .20, by scores .40).
+_MANY_COLUMNS, _MANY_NUMBERS = 40, 20
+# Share of the noise of interactions that counts when the budget is divided: a fit averages over them, and all the more
+# where they are drawn towards independence.
+_KEPT, _KEPT_SHRUNK = 0.1, 0.02
+# Cells of a column of few integers: its bins are learned where those of other columns are not.
+_FEW_CELLS = 64
+# Most (bins of a numeric column, learned categories of a column): the first pair that fits into _MOST_BYTES is used.
+_ROOM = ((16, 200), (16, 150), (16, 100), (16, 70), (16, 50), (12, 35), (8, 25), (4, 12))
+# What to do about columns of too many categories.
+_FEWER_LEVELS = "merge categories, drop the column, or declare it as an Identifier if it holds keys"
+
+
+def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, most=16, least=4):
+    """Choose the bins of a numeric column, and whether two-way tables are released, from a released row count.
+
+    A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
+    class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise_multiplier * sqrt(number of pairs). k is the
+    largest number at which rho = `weakest` still exceeds the noise. Where only larger correlations do, from .4 on,
+    two-way tables are drawn towards independence by their noise (see `fit_tables`). Where ever fewer of them would show
+    anything, they are not released.
+
+    Returns
+    -------
+    n_bins : int
+    seen : float
+        Smallest correlation that exceeds the noise at that number of bins; infinite without two-way tables.
+    """
+    ratio = correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier)
+    n_bins = int(np.clip(round((weakest * ratio) ** (2 / 3)), least, most))
+    seen = n_bins**1.5 / ratio
+    if seen <= SEEN or (seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS):
+        return n_bins, float(seen)
+    return n_bins, np.inf
+
+
+def plan_tables(codec, seen, importance):
+    """Choose contrasts and weights of the tables.
+
+    Parameters
+    ----------
+    codec : FrameCodec
+    seen : float
+        See `plan_bins`.
+    importance : array of shape (n_blocks,)
+
+    Returns
+    -------
+    ResidualPlan
+    """
+    bins = codec.n_bins([block.name for block in codec.blocks])
+    return residual_plan(
+        codec.n_levels,
+        bins,
+        codec.n_classes,
+        pairs=np.isfinite(seen),
+        importance=importance,
+        kept=_KEPT if seen <= SEEN else _KEPT_SHRUNK,
+    )
+
+
+def correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier):
+    """Ratio of a correlation of 1 to the noise in a two-way table of one bin a column; see `plan_bins`."""
+    noise = 2 * max(noise_multiplier, 1e-12) * np.sqrt(max(n_blocks * (n_blocks - 1) / 2, 1))
+    return max(n_rows / max(n_classes, 1), 1.0) / noise
+
+
+def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learned_bins, n_numbers):
+    """Tell whether scores describe a table better than its one-way tables, where two-way tables are left out."""
+    if n_blocks <= (_MANY_NUMBERS if n_numbers == n_blocks else _MANY_COLUMNS):
+        return False
+    # noise of a one-way count of a class over the rows of an average level
+    rough = noise_multiplier * n_blocks**0.5 * n_bins * n_classes / max(n_rows, 1.0)
+    return rough > _ROUGH or learned_bins
+
+
+def has_learned_bins(binnings):
+    """Whether any column of many values has learned bins; where noise hides the values, bins have equal widths."""
+    binnings = {name: binning for name, binning in binnings.items() if len(binning.mass) > _FEW_CELLS}
+    widths = {name: np.diff(binning.edges) for name, binning in binnings.items()}
+    return any(not np.allclose(b.mass, widths[name] / widths[name].sum()) for name, b in binnings.items())
+
+
+def room_for_tables(schema, targets):
+    """Most bins and learned categories of a column, from public facts alone; refuse tables beyond the memory."""
+    declared = {
+        c.name: size_of_column(c) for c in schema.columns if isinstance(c, Categorical | Boolean) and c.complete
+    }
+    grouped = grouped_columns(schema, targets)
+    # "other" and missing are alone; of learned categories as many groups are made as there is room for
+    known = {**declared, **{name: MOST_GROUPS + 2 for name in grouped if name in declared}}
+    known.update(sizes_of_hierarchies(schema, grouped))
+    largest = sorted(known, key=declared.get, reverse=True)[:5]
+    largest = ", ".join(f"{name!r} ({declared[name]})" for name in largest)
+    for bins, categories in _ROOM:
+        sizes = {
+            c.name: known.get(c.name, (categories + 1 if isinstance(c, Categorical) else bins) + c.missing)
+            for c in schema.columns
+        }
+        classes = int(np.prod([sizes.pop(name) for name in targets]))
+        if 8 * classes * sum(sizes.values()) ** 2 <= _MOST_BYTES:
+            break
+    else:
+        raise InvalidInputError(
+            f"the two-way tables of {classes} classes and {sum(sizes.values())} levels would take more than "
+            f"{_MOST_BYTES >> 30} GiB: {_FEWER_LEVELS}"
+            + (f"; the columns with the most levels are {largest}" if largest else "")
+        )
+    # of the declared levels: learned categories may be fewer
+    levels = sum(size for name, size in known.items() if name not in targets)
+    needed, memory = 8 * levels**2 * (_COPIES_OF_ALL + _COPIES_OF_CLASSES * classes), physical_memory()
+    needed = max(needed, bytes_of_plan(len(sizes)))
+    needed = max(needed, bytes_of_profiles([declared[n] for n in grouped if n in declared], len(schema)))
+    if memory is not None and needed > memory:
+        raise InvalidInputError(
+            f"the fit would take about {needed / 2**30:.0f} GiB of memory, and this machine has "
+            f"{memory / 2**30:.0f} GiB: {_FEWER_LEVELS}"
+            + (f"; the columns with the most levels are {largest}" if largest else "")
+        )
+    return bins, categories
+
+
+def size_of_column(column):
+    return len(column.values) + column.missing
+
+
+def sizes_of_hierarchies(schema, columns):
+    """Numbers of groups of the columns of declared categories and groups, those of "other" and missing values too."""
+    found = (schema[name] for name in columns)
+    return {c.name: max(declared_groups(c)) + 1 for c in found if c.hierarchy is not None and c.complete}
