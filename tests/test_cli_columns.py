@@ -48,10 +48,11 @@ def test_schema_repeats_how_the_file_is_written(keyed, capsys):
     notation = ["--separator", ";", "--dates", "%d.%m.%Y"]
     assert main(["schema", "keyed.csv", *notation, "--output", "s.json"]) == 0
     said = capsys.readouterr().err
-    assert "give --separator ';' --dates %d.%m.%Y to skdpgen synthesize and skdpgen report too" in said
+    assert "give --separator ';' to skdpgen synthesize and skdpgen report too" in said
     assert "skdpgen schema keyed.csv --separator ';' --dates %d.%m.%Y --id visit_id" in said
     assert main(["schema", "keyed.csv", *notation, "--id", "visit_id", "--output", "s.json"]) == 0
-    assert main([*FIT.split(), *notation, "--schema", "s.json"]) == 0
+    assert skdpgen.Schema.load("s.json")["born"].format == "%d.%m.%Y"
+    assert main([*FIT.split(), *notation[:2], "--schema", "s.json"]) == 0
 
 
 def test_a_schema_does_not_change_the_kind_of_a_target(keyed):

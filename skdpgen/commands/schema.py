@@ -126,10 +126,14 @@ def _say_what_to_do(arguments, schema):
         )
 
 
-def _notation(arguments):
-    """The options of this command that say how the file is written, which every command that reads it needs."""
+def _notation(arguments, *, dates=False):
+    """The options of this command that say how the file is written, which every command that reads it needs.
+
+    The schema has the formats of dates.
+    """
     file = {"missing": arguments.missing, "separator": arguments.separator, "thousands": arguments.thousands}
-    file |= {"decimal": None if arguments.decimal == "." else arguments.decimal, "dates": arguments.dates}
+    file |= {"decimal": None if arguments.decimal == "." else arguments.decimal}
+    file |= {"dates": arguments.dates if dates else None}
     given = [(name, one) for name, value in file.items() for one in (value if isinstance(value, list) else [value])]
     text = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given if value is not None)
     return text + (" --header" if arguments.header else "")
@@ -176,7 +180,7 @@ def _point_out(arguments, schema):
     from ..tabular import Numeric
     from ..tabular._identifiers import likely_codes, likely_identifiers
 
-    again = f"skdpgen schema {shlex.quote(arguments.input)}{_notation(arguments)}"
+    again = f"skdpgen schema {shlex.quote(arguments.input)}{_notation(arguments, dates=True)}"
     if keys := likely_identifiers(schema):
         listed = shlex.quote(",".join(keys))
         print(

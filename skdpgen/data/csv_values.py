@@ -6,7 +6,6 @@ import itertools
 import re
 import warnings
 from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ import pandas as pd
 from ..exceptions import InvalidInputError
 from ..tabular import Boolean, Datetime, Numeric
 from ..tabular._columns import output_dtype
-from ..tabular._formats import time_zone
+from ..tabular._formats import is_date_format, time_zone
 from ..utils.categories import family, number_text
 
 __all__ = [
@@ -79,7 +78,10 @@ class Notation:
             )
         object.__setattr__(self, "dates", tuple(self.dates))
         for form in self.dates:
-            _check_dates(form)
+            if not is_date_format(form):
+                raise InvalidInputError(
+                    f"a format of dates must be one of strptime, with a year, such as %d.%m.%Y; got {form!r}"
+                )
 
     @property
     def plain(self):
@@ -103,18 +105,6 @@ class Notation:
         """Return the numbers among texts, a list of float."""
         written = pd.Series(list(texts), dtype="string").str.strip()
         return [float(text) for text in self.to_plain(written[written.str.fullmatch(self.number)])]
-
-
-def _check_dates(form):
-    day = datetime(2001, 12, 23, 17, 45, 6)
-    try:
-        read = pd.to_datetime(day.strftime(form), format=form)
-    except (ValueError, TypeError):
-        read = pd.NaT
-    if pd.isna(read) or read.year != day.year or read.tzinfo is not None:
-        raise InvalidInputError(
-            f"a format of dates must be one of strptime, with a year, such as %d.%m.%Y; got {form!r}"
-        )
 
 
 def resolution_of(form):
@@ -186,7 +176,8 @@ def _all_match(values, pattern):
 # ---- columns of a declared kind: each value is read separately, and no value changes how another is read -----------
 
 _ISO = DATE + r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?"
-_FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+_FLAGS = dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True)
+_FLAGS |= dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), False)
 
 
 def as_kind(written, column, notation=Notation()):
@@ -204,7 +195,8 @@ def _values(written, column, notation):
     if kind == "text":
         return _as_declared(written, column.categories or ())
     if kind == "moment":
-        return _moments(written, notation.dates, time_zone(output_dtype(column.dtype)) is not None)
+        formats = notation.dates if column.format is None else (column.format, *notation.dates)
+        return _moments(written, formats, time_zone(output_dtype(column.dtype)) is not None)
     if kind == "flag":
         return written.str.strip().str.lower().map(_FLAGS).astype("boolean")
     plain = notation.to_plain(written.str.strip().where(written.str.strip().str.fullmatch(notation.number)))

@@ -70,6 +70,8 @@ _NAMED = 20
 # First characters that spreadsheet programs take for a formula (OWASP, "CSV Injection"), with full-width forms.
 _FORMULA = r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 _CLOCK = "%Y-%m-%d %H:%M:%S"
+# Resolutions of times, the finest first.
+_FINEST = ("us", "ms", "s", "min", "h")
 _SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
@@ -158,7 +160,7 @@ def _read_csv(path, separator, missing_values, notation, declared, left_out):
     """Read a CSV file whose fields are known to be rectangular.
 
     Each value of a declared column is read separately; a value that is not of the declared kind is missing. Datetimes
-    are in one of the formats of the notation, else in ISO 8601; samples have the first of these formats. The kinds of
+    are in the format of their column, or one of those of the notation, or in ISO 8601. The kinds of
     all other columns are read from their values: numbers; truth values; datetimes, if all values are dates (or times)
     in one ISO 8601 format, or in one of the formats of the notation; codes (only digits, the same number of them in
     every row, and a leading zero in one row), which are text; and text.
@@ -187,13 +189,33 @@ def _read_csv(path, separator, missing_values, notation, declared, left_out):
     frame = _with_codes(frame, undeclared_names, as_text)
     frame, resolutions = with_dates(frame, declared, notation)
     resolutions |= {name: resolution_of(form) for name, form in formats.items()}
-    if notation.dates:
-        dates = [name for name in frame.columns if isinstance(declared.get(name), Datetime)]
-        formats |= dict.fromkeys(dates, notation.dates[0])
+    formats |= _formats_of_declared(declared, notation)
     frame.attrs["resolutions"], frame.attrs["date_formats"] = resolutions, formats
     frame.attrs[KINDS_FROM_VALUES] = undeclared_names
     frame.attrs[PUBLIC_ASSUMPTIONS] = _assumptions(frame, undeclared_names, resolutions, formats)
     return frame
+
+
+def _formats_of_declared(declared, notation):
+    """Formats of the declared columns of dates, from what is declared alone.
+
+    A schema that gives the format of one column gives those of all. Else a column of days has the first format of days,
+    or the first one at all; and a column of times has the first format of the finest times that it has, or ISO 8601.
+    """
+    dates = [column for column in declared.values() if isinstance(column, Datetime)]
+    if any(column.format for column in dates):
+        return {column.name: column.format for column in dates if column.format}
+    first = {}
+    for form in notation.dates:
+        first.setdefault(resolution_of(form), form)
+    chosen = {}
+    for column in dates:
+        days = column.resolution == "D"
+        usable = ("D", *first) if days else _FINEST[_FINEST.index(column.resolution) :]
+        found = [first[step] for step in usable if step in first]
+        if found:
+            chosen[column.name] = found[0]
+    return chosen
 
 
 def _as_text(path, options, names, n_rows=None):
@@ -250,6 +272,8 @@ def _refuse_kind(column):
         hint = ": it has no ISO 8601 date; give the format of its dates by --dates"
     elif isinstance(column, Numeric):
         hint = ": give the notation of its numbers by --decimal and --thousands"
+    elif isinstance(column, Boolean):
+        hint = ": true, yes, t, y, 1 and false, no, f, n, 0 are; declare other words as categories"
     kind = type(column).__name__
     raise InvalidInputError(
         f"column {column.name!r} is {kind} in the schema, and none of its values can be read as such{hint}"
@@ -529,19 +553,24 @@ def _write_parquet(frames, path, example=None):
 
 
 def date_formats_of(schema):
-    """Return a dict of the date columns without a time zone and their formats of strftime, by their resolution.
+    """Return a dict of the date columns and their formats of strftime: the declared ones, else by the resolution.
+
+    Columns with a time zone have none.
 
     pandas omits times that are all midnight, and fractions that are all zero; without these formats that would depend
     on the chunk.
     """
     formats = {"D": "%Y-%m-%d", "us": f"{_CLOCK}.%f", "ms": f"{_CLOCK}.%f"}
     return {
-        column.name: formats.get(column.resolution, _CLOCK)
+        column.name: column.format or formats.get(column.resolution, _CLOCK)
         for column in schema.columns
-        if isinstance(column, Datetime)
-        and getattr(output_dtype(column.dtype), "kind", None) == "M"
-        and time_zone(output_dtype(column.dtype)) is None
+        if isinstance(column, Datetime) and (column.format or _has_clock(column))
     }
+
+
+def _has_clock(column):
+    dtype = output_dtype(column.dtype)
+    return getattr(dtype, "kind", None) == "M" and time_zone(dtype) is None
 
 
 def example_of(schema):

@@ -9,7 +9,7 @@ import numpy as np
 from .. import __version__
 from ..metrics._samples import as_frame
 from ..utils.atomic import write_atomically
-from ._inputs import align, categories, results_table
+from ._inputs import align, categories, results_table, without_keys
 from ._page import SEARCH, page
 from ._sections import Sections, check_images, images, latent_space, mixture_of, rows_of_model, utility
 
@@ -122,10 +122,10 @@ def build_report(
     verified = None if card is None else card.verify()
     results = None if results is None else results_table(results)
     real, encoded, pixels = _real_rows(real, model, image_shape, target)
-    real, synthetic = align(real, synthetic)
+    real, synthetic = align(*(without_keys(rows, schema) for rows in (real, synthetic)))
     if schema is not None and list(schema) != list(real.columns):
         schema = schema.select(list(real.columns))
-    test = None if test is None else align(real, test)[1]
+    test = None if test is None else align(real, without_keys(test, schema))[1]
     of_images, rng = pixels is not None, np.random.default_rng(random_state)
     writer = Sections(real, synthetic, schema, max_rows, max_columns, rng, of_images=of_images, target=target)
     sections = [writer.privacy(card, verified)]

@@ -25,6 +25,8 @@ __all__ = ["Sections", "check_images", "images", "latent_space", "mixture_of", "
 _SEARCHED_ROWS = 200_000
 # Rows of each table for the detection classifiers: more rows change little and take long.
 _DETECTION_ROWS = 5_000
+# Most values of a target of whole numbers that are classes.
+_MOST_CLASSES = 10
 _DETECTION_IMAGES = 1_000
 
 
@@ -327,7 +329,7 @@ class Sections:
         train, test, synthetic = (frame[frame[target].notna()] for frame in (train, test, self.synthetic))
         if not min(map(len, (train, test, synthetic))):
             return section("use", "Use", paragraph("No rows with a known target in one of the tables."))
-        kind = self._kind(target)
+        kind = self._kind_of_target(target, train)
         classes = test[target].value_counts()
         if kind == "category" and positive is None and len(classes) == 2:
             positive = classes.index[-1]
@@ -396,6 +398,15 @@ class Sections:
 
     def _kind(self, name):
         return column_kind(self.real[name], None if self.schema is None else self.schema[name])
+
+    def _kind_of_target(self, name, rows):
+        """Whole numbers of few values are classes, as in a fit, unless bounds declare a quantity."""
+        kind, declared = self._kind(name), None if self.schema is None else self.schema[name]
+        if kind == "number" and getattr(declared, "bounds", None) is None:
+            values = pd.unique(rows[name])
+            if len(values) <= _MOST_CLASSES and all(float(value).is_integer() for value in values):
+                return "category"
+        return kind
 
     @staticmethod
     def _float(target):

@@ -55,6 +55,8 @@ class ColumnSummary:
     ends : tuple of str
         "cut low", "cut high": learned bounds cut off values; "smeared low", "smeared high": many equal values at an end
         of the column are drawn from an interval.
+    other_value : str, number or None
+        What "other" is in the synthetic rows: a column of numbers has a number for it.
     """
 
     name: str | int
@@ -66,6 +68,7 @@ class ColumnSummary:
     count_error: float | None
     count_error_percent: float | None
     ends: tuple = ()
+    other_value: object = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,8 +127,8 @@ class FitSummary:
 
     def warnings(self):
         """Yield what a user should do something about, in words: lost categories, cut tails, smeared spikes."""
-        lost = [c for c in self.columns if c.learned and c.other is not None and c.other > _MUCH and c.categories]
-        if lost:
+        hidden = [c for c in self.columns if c.learned and c.other is not None and c.other > _MUCH]
+        if lost := [c for c in hidden if c.categories]:
             named = _named([f"{c.name!r} ({c.other:.0%})" for c in lost])
             least = self.smallest_kept
             if least and self._again is not None:  # of columns that hide so many rows there was a second release
@@ -134,6 +137,12 @@ class FitSummary:
             yield (
                 f'the synthetic rows have "other" in much of {named}: categories{fewer} are lost in the noise. Declare '
                 "the categories in the schema, if they are public, or merge rare ones"
+            )
+        if written := [c for c in hidden if c.other_value is not None and not isinstance(c.other_value, str)]:
+            named = _named([f"{c.other_value!r} in {c.name!r}" for c in written])
+            yield (
+                f'"other" is written as a number that is no category: {named}. If such a column is a quantity, it must '
+                'not be one of categories: declare it as Numeric, and for a target set target_type="numeric"'
             )
         if cut := [c for c in self.columns if any(end.startswith("cut") for end in c.ends)]:
             yield (
@@ -241,6 +250,7 @@ def _column_of(column, codec, others, error, n_counted, visible):
         float(error) if known else None,
         float(100 * error / max(n_counted, 1.0)) if known else None,
         tuple(ends),
+        getattr(column, "other", None),
     )
     return summary, [_value(column, value) for end, value in ends.items() if end.startswith("smeared")]
 

@@ -19,7 +19,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.categories import family
-from ._formats import OBJECTS, form_of, parse_form, range_of_form
+from ._formats import OBJECTS, form_of, is_date_format, parse_form, range_of_form
 
 __all__ = [
     "ISO_DATE",
@@ -578,6 +578,9 @@ class Datetime:
     dtype : str, default="datetime64[us]"
         dtype of decoded columns, with a time zone where there is one, as in "datetime64[ns, Europe/Paris]". "date" is
         objects of datetime.date. Periods, as in "period[M]", are modelled by their first moments.
+    format : str, default=None
+        Format of `datetime.strptime` of the column in a CSV file, such as "%d.%m.%Y", in which it is read and written.
+        Public; None is ISO 8601. A fit to a DataFrame does not use it.
     """
 
     name: str | int = field(kw_only=False)
@@ -585,6 +588,7 @@ class Datetime:
     resolution: str = "s"
     missing: bool = False
     dtype: str | None = None
+    format: str | None = None
 
     integer = whole = True
     decimals = step = spikes = None
@@ -599,6 +603,8 @@ class Datetime:
             lambda t: form_of(self.dtype) in ("date", "period") or pdt.is_datetime64_any_dtype(t),
             "datetimes",
         )
+        if self.format is not None and not is_date_format(self.format):
+            _fail(self, f"format must be one of strptime, with a year, such as %d.%m.%Y; got {self.format!r:.60}")
         if self.bounds is not None:
             object.__setattr__(self, "bounds", self._checked_bounds())
 

@@ -18,6 +18,7 @@ __all__ = [
     "form_of",
     "from_form",
     "interval_texts",
+    "is_date_format",
     "parse_form",
     "plain_forms",
     "range_of_form",
@@ -45,6 +46,16 @@ _ENDS = re.compile(r"[\[(](-?[\d.e+-]+|-?inf), (-?[\d.e+-]+|-?inf)[\])]")
 _DAY = 86_400
 # Seconds of the longest span: 285 years, the range of nanoseconds.
 _LONGEST = 9_000_000_000
+
+
+def is_date_format(form):
+    """Whether a text is a format of `datetime.strptime` that reads days with their year, without a time zone."""
+    day = datetime.datetime(2001, 12, 23, 17, 45, 6)
+    try:
+        read = pd.to_datetime(day.strftime(form), format=form)
+    except (ValueError, TypeError):
+        return False
+    return bool(not pd.isna(read) and read.year == day.year and read.tzinfo is None)
 
 
 def form_of(name):

@@ -222,8 +222,8 @@ step=None, spikes=None)
         No value is read. Integers, floats, bools and datetimes keep their kind, everything else is categorical. A
         column may be missing wherever its dtype can hold missing values. Bounds and categories are None, to be
         learned. The dtypes are taken as public. Reading a CSV file derives them from the values: they are then an
-        assumption of the caller, as is the resolution of dates, which the reader stores in
-        ``frame.attrs["resolutions"]``.
+        assumption of the caller, as are the resolutions and formats of dates, which the reader stores in
+        ``frame.attrs["resolutions"]`` and ``frame.attrs["date_formats"]``.
 
         Parameters
         ----------
@@ -250,16 +250,14 @@ step=None, spikes=None)
                 raise SchemaError("expected a DataFrame, or an array of numbers with two dimensions")
             frame = pd.DataFrame(array[:0], columns=[f"x{i}" for i in range(array.shape[1])])
         check_unique(frame.columns)
-        resolutions = frame.attrs.get("resolutions", {})
+        written = {name: frame.attrs.get(name, {}) for name in ("resolutions", "date_formats")}
         constraints = () if known is None else known.constraints
         known = {} if known is None else {column.name: column for column in known.columns}
         if absent := [name for name in [*known, *categorical] if name not in frame.columns]:
             raise SchemaError(f"declared, but not in the frame: {', '.join(map(repr, absent))}")
         return cls(
             tuple(
-                known[name]
-                if name in known
-                else _column_of_dtype(name, dtype, name in set(categorical), resolutions.get(name, "s"))
+                known[name] if name in known else _column_of_dtype(name, dtype, name in set(categorical), written)
                 for name, dtype in frame.dtypes.items()
             ),
             constraints,
@@ -335,7 +333,7 @@ def _intervals(name, dtype):
     return Categorical(name, missing=True, dtype=str(dtype).replace("int64", "float64"))
 
 
-def _column_of_dtype(name, dtype, categorical, resolution):
+def _column_of_dtype(name, dtype, categorical, written):
     missing = holds_missing(dtype)
     text = str(dtype)
     if isinstance(dtype, pd.SparseDtype):
@@ -353,8 +351,10 @@ def _column_of_dtype(name, dtype, categorical, resolution):
     if pdt.is_bool_dtype(dtype) and not categorical:
         return Boolean(name, missing=missing, dtype=text)
     if pdt.is_datetime64_any_dtype(dtype):
-        resolution = "D" if text.startswith(("date32", "date64")) else resolution
-        return Datetime(name, resolution=resolution, missing=missing, dtype=text)
+        days = text.startswith(("date32", "date64"))
+        resolution = "D" if days else written["resolutions"].get(name, "s")
+        form = written["date_formats"].get(name)
+        return Datetime(name, resolution=resolution, missing=missing, dtype=text, format=form)
     if pdt.is_numeric_dtype(dtype) and not pdt.is_complex_dtype(dtype):
         if categorical:
             return Categorical(name, missing=missing, dtype=text)
