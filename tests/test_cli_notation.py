@@ -9,7 +9,7 @@ from skdpgen import Schema
 from skdpgen.__main__ import main
 from skdpgen.data.csv_values import Notation
 from skdpgen.data.table_files import read_table
-from skdpgen.exceptions import InvalidInputError
+from skdpgen.exceptions import InvalidInputError, SchemaError
 from skdpgen.tabular import Categorical, Datetime, Numeric
 
 RNG = np.random.default_rng(0)
@@ -132,7 +132,7 @@ def test_what_is_no_number_in_this_notation_stays_text(tmp_path, texts):
 
 def test_one_text_among_formatted_numbers_is_hinted_at(tmp_path):
     pd.DataFrame({"x": ["1.234,5"] * 9 + ["k.A."], "town": "a"}).to_csv(tmp_path / "a.csv", index=False)
-    with pytest.warns(UserWarning, match="all values but one text are numbers: 'x'"):
+    with pytest.warns(UserWarning, match="all values but one text, or a few, are numbers: 'x'"):
         read_table(tmp_path / "a.csv", decimal=",", thousands=".")
     frame = read_table(tmp_path / "a.csv", decimal=",", thousands=".", missing_values=["k.A."])
     assert frame["x"].dropna().tolist() == [1234.5] * 9
@@ -180,3 +180,75 @@ def test_parquet_has_a_notation_of_its_own(table, capsys, option):
     assert "decimal mark" in refused(
         capsys, "synthesize", "german.csv", "--kinds-from-values", "--decimal", "x", "--output", "out.csv"
     )
+
+
+def _dates(**more):
+    times = DAYS + pd.to_timedelta(RNG.integers(0, 24 * 60, len(DAYS)), unit="min")
+    columns = {"admitted": times.strftime("%m/%d/%Y %H:%M"), "due": DAYS.strftime("%d.%m.%Y")}
+    columns |= {"visit": DAYS.strftime("%Y-%m-%d"), "stamp": times.strftime("%Y-%m-%d %H:%M:%S")}
+    pd.DataFrame({**columns, **more}).to_csv("dates.csv", index=False)
+
+
+_WRITTEN = {
+    "admitted": r"\d\d/\d\d/\d{4} \d\d:\d\d",
+    "due": r"\d\d\.\d\d\.\d{4}",
+    "visit": r"\d{4}-\d\d-\d\d",
+    "stamp": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
+}
+
+
+def _are_written_alike(path):
+    rows = pd.read_csv(path, dtype=str)
+    return all(rows[name].dropna().str.fullmatch(pattern).all() for name, pattern in _WRITTEN.items())
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_each_column_of_dates_keeps_its_format_in_the_schema_the_rows_and_the_model(tmp_path, monkeypatch, order):
+    monkeypatch.chdir(tmp_path)
+    _dates()
+    formats = ["--dates", "%m/%d/%Y %H:%M", "--dates", "%d.%m.%Y"]
+    formats = formats if order > 0 else [*formats[2:], *formats[:2]]
+    assert main(["schema", "dates.csv", *formats, "--no-questions", "--output", "s.json"]) == 0
+    schema = Schema.load("s.json")
+    assert [column.format for column in schema.columns] == ["%m/%d/%Y %H:%M", "%d.%m.%Y", None, None]
+    assert Schema.from_dict(schema.to_dict()) == schema
+    fit = ["synthesize", "dates.csv", "--epsilon", "8", "--quiet", "--save-model", "m.safetensors"]
+    assert main([*fit, "--schema", "s.json", "--output", "declared.csv"]) == 0
+    assert main(["sample", "m.safetensors", "--rows", "100", "--output", "more.csv"]) == 0
+    assert main([*fit, *formats, "--kinds-from-values", "--output", "read.csv"]) == 0
+    assert all(map(_are_written_alike, ("declared.csv", "more.csv", "read.csv")))
+
+
+def test_a_schema_without_formats_takes_those_of_the_command_by_what_its_columns_show(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _dates()
+    resolutions = {"admitted": "min", "due": "D", "visit": "D", "stamp": "s"}
+    Schema([Datetime(name, resolution=step, missing=True) for name, step in resolutions.items()]).save("s.json")
+    for forms in (["%m/%d/%Y %H:%M", "%d.%m.%Y"], ["%d.%m.%Y", "%m/%d/%Y %H:%M"]):
+        given = [text for form in forms for text in ("--dates", form)]
+        command = ["synthesize", "dates.csv", "--epsilon", "8", "--quiet", "--schema", "s.json", *given]
+        assert main([*command, "--output", "out.csv"]) == 0
+        rows = pd.read_csv("out.csv", dtype=str)
+        for name in ("admitted", "stamp"):
+            assert rows[name].dropna().str.fullmatch(_WRITTEN["admitted"]).all()
+        for name in ("due", "visit"):
+            assert rows[name].dropna().str.fullmatch(_WRITTEN["due"]).all()
+
+
+@pytest.mark.parametrize("form", ["%H:%M", "%Y-%m-%dT%H:%M%z", "no date", 5, ""])
+def test_what_reads_no_day_is_no_format_of_dates(form):
+    with pytest.raises(SchemaError, match="format must be one of strptime"):
+        Datetime("seen", format=form)
+
+
+def test_two_marks_of_missing_values_are_named_and_signs_are_said_to_be_unreadable(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    marks = np.resize(["1.5", "2.25", "N/A", "-"], 1500)
+    _dates(bmi=marks, paid=[f"${pay:,.2f}" for pay in PAY], at=np.resize(["08:30", "12:05"], 1500))
+    with pytest.warns(UserWarning, match="read as text") as said:
+        read_table("dates.csv", date_formats=["%m/%d/%Y %H:%M", "%d.%m.%Y"])
+    texts = " ".join(str(warning.message) for warning in said)
+    assert "all values but one text, or a few, are numbers: 'bmi'" in texts
+    assert "almost nothing can be learned: 'paid', 'at'" in texts
+    assert "No option reads signs such as $ or %" in texts
+    assert "N/A" not in texts

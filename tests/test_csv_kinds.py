@@ -121,10 +121,15 @@ def test_a_kind_that_no_value_has_is_refused(column):
     [
         (Numeric("x"), {}, ["1", " 2.5 ", "1e3", "inf", "nan", "True", "1,5"], [1, 2.5, 1000, None, None, None, None]),
         (Numeric("x"), {"decimal": ",", "thousands": "."}, ["1.000,5", "2", "01.02.2024"], [1000.5, 2, None]),
-        (Boolean("x", missing=True), {}, ["TRUE", "0", "1.0", "yes"], [True, False, True, None]),
+        (
+            Boolean("x", missing=True),
+            {},
+            ["TRUE", "0", "1.0", "yes", "N", "maybe"],
+            [True, False, True, True, False, None],
+        ),
         (Categorical("x", dtype="Int64"), {}, ["9007199254740993", "2.0", "b"], [2**53 + 1, 2.0, None]),
         (Categorical("x", (1, 2)), {}, ["1", "2.0", "b"], [1, 2, None]),
-        (Categorical("x", dtype="boolean", missing=True), {}, ["True", "f"], [True, None]),
+        (Categorical("x", dtype="boolean", missing=True), {}, ["True", "f", "g"], [True, False, None]),
         (Categorical("x"), {}, ["007", "1.50", "TRUE"], ["007", "1.50", "TRUE"]),
         (
             Datetime("x", missing=True),

@@ -185,7 +185,8 @@ def _point_out(arguments, schema):
         listed = shlex.quote(",".join(keys))
         print(
             f"skdpgen: identifiers, by their names: {', '.join(keys)}. For fresh keys: {again} --id {listed}; without "
-            f"the columns: --drop {listed}",
+            f"the columns: --drop {listed}. If a person has several rows, protect persons and not rows: skdpgen "
+            f"synthesize --unit {shlex.quote(str(keys[0]))}",
             file=sys.stderr,
         )
     codes = [name for name in likely_codes(schema) if name not in keys]

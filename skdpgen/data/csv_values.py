@@ -44,6 +44,8 @@ _OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?|\d{1,2}:\d{2}(?::\d{2
 _MARKS = {".": r"\.", ",": ",", "'": "['\u2019]", "space": "[ \u00a0\u202f]"}
 # Values that are compared with a pattern before all others: they rule out most columns.
 _FEW = 1000
+# Most different texts among numbers that are named as possible marks of missing values.
+_MOST_PLACEHOLDERS = 3
 
 
 @dataclass(frozen=True)
@@ -310,22 +312,23 @@ def with_dates(frame, declared, notation=Notation()):
                 resolutions[name] = resolution
                 continue
         odd = _no_number(values) if notation.plain else ~values.str.fullmatch(notation.number)
-        if not odd.all() and values[odd].nunique() == 1:
+        if not odd.all() and 1 <= odd.sum() <= _MOST_PLACEHOLDERS:
             almost.append(repr(name))
         elif odd.any() and any(_all_match(values, form) for form in (_FORMATTED, _OTHER_DATE)):
             formatted.append(repr(name))
     if almost:
         warnings.warn(
-            f"read as text, although all values but one text are numbers: {', '.join(almost)}. If that "
-            "text stands for a missing value, give it as --missing TEXT",
+            f"read as text, although all values but one text, or a few, are numbers: {', '.join(almost)}. If these "
+            "texts stand for a missing value, give each as --missing TEXT",
             UserWarning,
             stacklevel=4,
         )
     if formatted:
         warnings.warn(
             f"read as text, from which almost nothing can be learned: {', '.join(formatted)}. All values look like "
-            "numbers with signs or separators, or like dates and times in another format: say how they are written by "
-            "--decimal, --thousands or --dates, or write them as 1234.5, 2024-01-31 or 2024-01-31T12:00 first",
+            "numbers with signs or separators, or like dates and times in another format. --decimal, --thousands and "
+            "--dates say how numbers and dates are written. No option reads signs such as $ or %, times without a day, "
+            "or time zones: write these values as 1234.5, as minutes, or as 2024-01-31T12:00 first",
             UserWarning,
             stacklevel=4,
         )

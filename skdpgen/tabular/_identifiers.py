@@ -15,7 +15,7 @@ __all__ = ["identifier_of", "insert_keys", "likely_codes", "likely_identifiers",
 
 # Words of a name, the last of which says that the column identifies a row or a person.
 _KEYS = {"id", "ids", "uuid", "guid", "key", "identifier", "ssn", "nhs", "mrn", "iban", "email", "mail", "phone"}
-_KEYS |= {"passport", "username", "login"}
+_KEYS |= {"passport", "username", "login", "pid", "caseid", "npi", "rownames", "surname", "lastname", "telefon"}
 # The name that pandas gives to the index of a file that was written with it.
 _INDEX = re.compile(r"Unnamed: \d+")
 # Of codes: numbers that name something, and do not count or measure.

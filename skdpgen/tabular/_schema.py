@@ -305,8 +305,10 @@ step=None, spikes=None)
         """Read a schema from a JSON file of at most 64 MiB; SchemaError if it holds none."""
         try:
             content = read_json_file(path)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{path}: no such file") from None
         except ValueError as error:
-            raise SchemaError(f"the schema is not JSON: {error}") from None
+            raise SchemaError(f"{path}: the schema is not JSON: {error}") from None
         return cls.from_dict(content)
 
 
