@@ -19,6 +19,7 @@ from .accounting._facts import array_columns, declared_facts
 from .accounting._reservation import CalibratedFit, PhaseRecorder
 from .exceptions import PrivacyLeakWarning
 from .utils.noise import make_noise_generator
+from .utils.numerics import usual_numerics
 from .utils.validation import (
     EXACT_SCORES,
     SEPARATE_LEDGERS,
@@ -176,7 +177,8 @@ class PrivateEstimator(BaseEstimator):
         """Make a fit all or nothing: refused before the charge, it changes nothing; failed after, it leaves the charge.
 
         Within the block the estimator has no fitted attributes but those set in it, and its numbers have the types of
-        Python, whatever the caller gave: this is the one place where a fit's parameters are converted. Warnings are
+        Python, whatever the caller gave: this is the one place where a fit's parameters are converted. Numpy and torch
+        have their usual state, whatever the caller has set (`usual_numerics`). Warnings are
         delayed to its end, but for those that it issues before the charge: where warnings are errors, one would end a
         fit that is charged. Yields the `_DelayedWarnings`.
         """
@@ -186,7 +188,7 @@ class PrivateEstimator(BaseEstimator):
         self._forget_fit(parameters)
         delayed = _DelayedWarnings()
         try:
-            with delayed:
+            with delayed, usual_numerics():
                 yield delayed
                 if self.accountant is None and "card_" in before and not inside_search():
                     _warn_of_refit(before["card_"], self.card_)

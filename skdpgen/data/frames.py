@@ -35,7 +35,7 @@ from ..tabular import (
 )
 from ..tabular._constraints import constraint_texts
 from ..tabular._identifiers import split_keys
-from ..tabular._learning import cell_weights, joined_categories, schema_and_candidates, with_ranges
+from ..tabular._learning import cell_weights, joined_categories, most_categories, schema_and_candidates, with_ranges
 from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
 from ..utils.printing import listed
@@ -383,7 +383,9 @@ class FrameRows:
         if not schema.complete:
             most = dict.fromkeys(schema.incomplete, self.most_categories)
             if has_groups:
-                most.update(dict.fromkeys(self.learned, self.most_learned))
+                set_ = {} if self.construction is None else self.construction.set_values()
+                columns = (schema[name] for name in self.learned)
+                most |= {c.name: most_categories(c, self.most_learned, len(set_.get(c.name, ()))) for c in columns}
             schema, unspent = self._learn_schema(noise_multipliers, extra_delta, most, rng, neighboring)
         if self.construction is not None:
             schema = self.construction.settled(schema)
@@ -436,8 +438,8 @@ class FrameRows:
             query = self._of_seen(schema_histogram, learned.replace(*columns))
             counts = self.source.reduce(query, _merge_histograms)
             noisy, sd = _release(counts.query, noise_multipliers["categories"], rng, neighboring)
-            second = schema_from_histogram(noisy, counts, sd, *terms, unit=unit)
-            learned = joined_categories(learned, second, columns, most)
+            second = schema_from_histogram(noisy, counts, sd, *terms, unit=unit, values=values)
+            learned = joined_categories(learned, second, columns, most, values)
         elif twice:
             unspent.append("categories")
         if "ranges" in noise_multipliers and far:

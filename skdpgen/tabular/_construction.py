@@ -106,6 +106,7 @@ class Construction:
                 left.append(text)
         steps = [_knowing(step, steps) for step in _in_order(steps)]
         table, limits = _narrowed(_with_facts(schema, steps), steps)
+        _check_together(table)
         return cls(table, tuple(steps), limits, tuple(made), tuple(left), kept.constant)
 
     @property
@@ -577,6 +578,15 @@ def _with_facts(schema, steps):
     for step in steps:
         step.facts(columns)
     return Schema(tuple(columns.values()), schema.constraints)
+
+
+def _check_together(table):
+    """Check each constraint again where the others have narrowed what a column may be, as a file of the model does."""
+    for text in table.constraints:
+        try:
+            read_constraint(text, table.names).check(table)
+        except ValueError as error:
+            raise SchemaError(f"the constraint {text!r} contradicts the other constraints: {error}") from None
 
 
 def _narrowed(schema, steps):

@@ -326,7 +326,7 @@ def with_ranges(schema, ranges, far, values=None):
     )
 
 
-def joined_categories(first, second, columns, max_categories=MAX_CATEGORIES):
+def joined_categories(first, second, columns, max_categories=MAX_CATEGORIES, values=None):
     """Add the categories of a second release to those of the first; where they are too many, the second's go first.
 
     Parameters
@@ -336,13 +336,25 @@ def joined_categories(first, second, columns, max_categories=MAX_CATEGORIES):
     columns : sequence of Categorical
         Those of the second release, as they were declared.
     max_categories : int or dict of column name -> int, default=200
+    values : dict of column name -> list, default=None
+        See `schema_from_histogram`.
 
     Returns
     -------
     Schema
     """
     both = {c: dict.fromkeys([*second[c.name].categories, *first[c.name].categories]) for c in columns}
-    return first.replace(*(_with_categories(c, list(kept)[: _most(max_categories, c)]) for c, kept in both.items()))
+    most = {c: list(kept)[: _most(max_categories, c)] for c, kept in both.items()}
+    return first.replace(*(_with_categories(c, kept, _declared(c, values)) for c, kept in most.items()))
+
+
+def most_categories(column, most, n_declared=0):
+    """Most learned categories of a column whose dtype must hold `n_declared` other values and "other" too; public."""
+    dtype = None if column.dtype is None else output_dtype(column.dtype)
+    if dtype is None or not pd.api.types.is_integer_dtype(dtype):
+        return most
+    low, high = dtype_range(column.dtype)
+    return int(min(most, high - low - n_declared))
 
 
 def _most(max_categories, column):
@@ -363,7 +375,7 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
             kept = _mask_of_categories(counts, histogram, noise_sd, delta, n_categorical, most, unit)
             kept = tell_kept({key: count for key, count, keep in zip(histogram.keys[name], counts, kept) if keep})
             shown[name] = missing + math.fsum(kept.values()), 1 + len(kept)
-            column = _with_categories(column, kept)
+            column = _with_categories(column, kept, _declared(column, values))
             found = bool(column.categories)
         else:
             outermost = _outermost_cells(column, parts, noise_sd, len(names) - n_categorical)
@@ -588,17 +600,20 @@ def _year_bounds(column, outermost):
     return low, f"{_YEARS[last + 1] - 1}-12-31T23:59:59.999999"
 
 
-def _with_categories(column, kept):
-    families = {family(key) for key in kept}
+def _with_categories(column, kept, declared=()):
+    """The column with the released categories; its kind, its dtype and "other" suit the declared values too."""
+    families = {family(key) for key in (*kept, *declared)}
     dtype = None if column.dtype is None else output_dtype(column.dtype)
     if families == {"flag"} or (dtype is not None and pd.api.types.is_bool_dtype(dtype)):
         # one released truth value implies the other
         return replace(column, categories=(False, True))
     kept = tuple(sorted(kept))
     if families == {"number"} or (dtype is not None and pd.api.types.is_numeric_dtype(dtype)):
-        dtype = column.dtype or _number_dtype(kept, column.missing)
-        return replace(column, categories=kept, other=_free_number(kept, dtype), dtype=dtype)
-    other = next(name for name in ("other", *(f"other_{i}" for i in range(len(kept) + 1))) if name not in kept)
+        both = tuple(sorted({*kept, *declared}))
+        dtype = column.dtype or _number_dtype(both, column.missing)
+        return replace(column, categories=kept, other=_free_number(both, dtype), dtype=dtype)
+    taken = {*kept, *declared}
+    other = next(name for name in ("other", *(f"other_{i}" for i in range(len(taken) + 1))) if name not in taken)
     return replace(column, categories=kept, other=other)
 
 
@@ -610,7 +625,7 @@ def _number_dtype(kept, missing):
 
 
 def _free_number(kept, dtype):
-    """Return a number of a dtype that is no category: even eight bits hold more numbers than categories."""
+    """Return a number of a dtype that is no category: there are at most `most_categories` of them."""
     options = (-1, *((int(kept[0]) - 1, int(kept[-1]) + 1) if kept else ()), *range(len(kept) + 1))
     if dtype not in ("object", "category") and pd.api.types.is_integer_dtype(output_dtype(dtype)):
         low, high = dtype_range(dtype)

@@ -1,0 +1,63 @@
+"""Rules on columns of learned categories: what they set, and what others leave, is settled before the charge."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import skdpgen
+from skdpgen import PrivacyAccountant
+from skdpgen.exceptions import SchemaError
+from skdpgen.synthesizers import MomentSynthesizer
+from skdpgen.tabular import Boolean, Categorical, Numeric, Schema
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+_RNG = np.random.default_rng(0)
+_FEW = pd.DataFrame({"code": _RNG.integers(0, 3, 60), "flag": _RNG.random(60) < 0.3, "a": _RNG.normal(size=60)})
+_OPEN = Schema([Categorical("code"), Categorical("flag")])
+
+
+@pytest.mark.parametrize("rule", ["if a > 0: code == 7", "if a > 0: flag == True", "if a > 0: code == 1.5"])
+def test_a_rule_gives_the_kind_of_a_column_none_of_whose_categories_is_released(rule):
+    fitted = MomentSynthesizer(1.0, random_state=0, schema=_OPEN, constraints=[rule]).fit(_FEW)
+    rows = fitted.sample(300, random_state=1)
+    name, value = rule.split(": ")[1].split(" == ")
+    assert (rows.loc[rows["a"] > 0, name].astype(float) == float(value == "True" or value)).all()
+
+
+def test_a_rule_may_set_a_fraction_where_whole_numbers_are_released():
+    rows = pd.DataFrame({"code": _RNG.integers(0, 3, 3000), "a": _RNG.normal(size=3000)})
+    schema, rule = Schema([Categorical("code")]), ["if a > 3.2: code == 1.5"]
+    fitted = MomentSynthesizer(5.0, random_state=0, schema=schema, constraints=rule).fit(rows)
+    assert set(fitted.sample(500, random_state=1)["code"].unique()) >= {0, 1, 2}
+
+
+def test_a_column_of_eight_bits_may_have_all_their_values():
+    rows = pd.DataFrame({"u": (np.arange(60_000) % 256).astype("uint8"), "q": _RNG.choice(["a", "b"], 60_000)})
+    schema = Schema([Categorical("u", dtype="uint8")])
+    fitted = MomentSynthesizer(20.0, random_state=0, target="q", schema=schema).fit(rows)
+    column = fitted.schema_["u"]
+    assert len(column.categories) == 255
+    assert column.other not in column.categories
+    assert fitted.sample(50)["u"].dtype == np.uint8
+
+
+@pytest.mark.parametrize("rule", ["if flag: a == 80", "if a > 70: flag == True"])
+def test_a_rule_beyond_what_the_others_leave_is_refused_before_the_charge(rule):
+    a = _RNG.uniform(0, 40, 3000).round(1)
+    rows = pd.DataFrame({"a": a, "flag": _RNG.random(3000) < 0.3, "b": (a + 5).clip(max=50)})
+    schema = Schema([Numeric("a", (0, 100), decimals=1), Boolean("flag"), Numeric("b", (0, 50), decimals=1)])
+    accountant = PrivacyAccountant(1.0)
+    synthesizer = MomentSynthesizer(1.0, accountant=accountant, schema=schema)
+    with pytest.raises(SchemaError, match="contradicts the other constraints"):
+        synthesizer.set_params(constraints=["a <= b", rule]).fit(rows)
+    assert not len(accountant.report())
+
+
+def test_constraints_that_agree_can_be_loaded_again(tmp_path):
+    a = _RNG.uniform(0, 40, 3000).round(1)
+    rows = pd.DataFrame({"a": a, "flag": _RNG.random(3000) < 0.3, "b": (a + 5).clip(max=50)})
+    schema = Schema([Numeric("a", (0, 100), decimals=1), Boolean("flag"), Numeric("b", (0, 50), decimals=1)])
+    fitted = MomentSynthesizer(1.0, random_state=0, schema=schema, constraints=["a <= b", "if flag: a == 40"]).fit(rows)
+    fitted.save(tmp_path / "model.safetensors")
+    loaded = skdpgen.load(tmp_path / "model.safetensors")
+    pd.testing.assert_frame_equal(loaded.sample(20, random_state=0), fitted.sample(20, random_state=0))
