@@ -74,9 +74,9 @@ MUTANTS = [
         (
             learning._complete,
             (
-                "_with_categories($column, $kept)",
-                "replace(_with_categories($column, $kept), other=next(free for free in ('other', 'other_0', 'other_1') "
-                "if free not in $2.keys[$column.name]))",
+                "_with_categories($column, $kept, $declared)",
+                "replace(_with_categories($column, $kept, $declared), other=next(free for free in "
+                "('other', 'other_0', 'other_1') if free not in $2.keys[$column.name]))",
             ),
         ),
     ),

@@ -312,10 +312,13 @@ def with_dates(frame, declared, notation=Notation()):
                 resolutions[name] = resolution
                 continue
         odd = _no_number(values) if notation.plain else ~values.str.fullmatch(notation.number)
-        if not odd.all() and 1 <= odd.sum() <= _MOST_PLACEHOLDERS:
+        n_odd = values[odd].nunique()
+        if not odd.all() and n_odd == 1:
             almost.append(repr(name))
-        elif odd.any() and any(_all_match(values, form) for form in (_FORMATTED, _OTHER_DATE)):
+        elif n_odd and any(_all_match(values, form) for form in (_FORMATTED, _OTHER_DATE)):
             formatted.append(repr(name))
+        elif 0 < n_odd <= min(_MOST_PLACEHOLDERS, values.nunique() // 2):
+            almost.append(repr(name))
     if almost:
         warnings.warn(
             f"read as text, although all values but one text, or a few, are numbers: {', '.join(almost)}. If these "
