@@ -178,9 +178,9 @@ class PrivateEstimator(BaseEstimator):
 
         Within the block the estimator has no fitted attributes but those set in it, and its numbers have the types of
         Python, whatever the caller gave: this is the one place where a fit's parameters are converted. Numpy and torch
-        have their usual state, whatever the caller has set (`usual_numerics`). Warnings are
-        delayed to its end, but for those that it issues before the charge: where warnings are errors, one would end a
-        fit that is charged. Yields the `_DelayedWarnings`.
+        have their usual state, whatever the caller has set (`usual_numerics`). Warnings are delayed to its end, but for
+        those that it issues before the charge: where warnings are errors, one would end a fit that is charged. Yields
+        the `_DelayedWarnings`.
         """
         parameters = self.get_params(deep=False)
         before = dict(vars(self))

@@ -252,3 +252,21 @@ def test_two_marks_of_missing_values_are_named_and_signs_are_said_to_be_unreadab
     assert "almost nothing can be learned: 'paid', 'at'" in texts
     assert "No option reads signs such as $ or %" in texts
     assert "N/A" not in texts
+
+
+@pytest.mark.parametrize(
+    ("dtype", "resolution", "form", "pattern"),
+    [
+        ("period[M]", "D", "%m/%Y", r"\d\d/\d{4}"),
+        ("date", "D", "%d.%m.%Y", r"\d\d\.\d\d\.\d{4}"),
+        ("datetime64[us, Europe/Paris]", "min", "%d.%m.%Y %H:%M", r"\d\d\.\d\d\.\d{4} \d\d:\d\d"),
+    ],
+)
+def test_months_days_and_times_of_a_zone_have_their_format(tmp_path, monkeypatch, dtype, resolution, form, pattern):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"at": DAYS.strftime(form), "pay": PAY}).to_csv("rows.csv", index=False)
+    at = Datetime("at", ("2019-01-01", "2022-12-31"), resolution=resolution, missing=True, dtype=dtype, format=form)
+    Schema([at, Numeric("pay", (0, 20_000))]).save("s.json")
+    command = ["synthesize", "rows.csv", "--schema", "s.json", "--epsilon", "8", "--quiet", "--output", "out.csv"]
+    assert main(command) == 0
+    assert pd.read_csv("out.csv", dtype=str)["at"].dropna().str.fullmatch(pattern).all()

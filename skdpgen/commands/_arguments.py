@@ -51,8 +51,8 @@ def add_reading(parser):
         metavar="FORMAT",
         action="append",
         default=[],
-        help="format of dates that are not in ISO 8601, such as %%d.%%m.%%Y; repeatable; dates of a schema are written "
-        "in the first format",
+        help="format of dates that are not in ISO 8601, such as %%d.%%m.%%Y; repeatable; a column of a schema "
+        "that has no format is written in the first one that shows days, or times, as the column has them",
     )
     parser.add_argument(
         "--header",

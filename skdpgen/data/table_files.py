@@ -189,20 +189,20 @@ def _read_csv(path, separator, missing_values, notation, declared, left_out):
     frame = _with_codes(frame, undeclared_names, as_text)
     frame, resolutions = with_dates(frame, declared, notation)
     resolutions |= {name: resolution_of(form) for name, form in formats.items()}
-    formats |= _formats_of_declared(declared, notation)
+    formats |= _formats_of_declared([declared[name] for name in frame.columns if name in declared], notation)
     frame.attrs["resolutions"], frame.attrs["date_formats"] = resolutions, formats
     frame.attrs[KINDS_FROM_VALUES] = undeclared_names
     frame.attrs[PUBLIC_ASSUMPTIONS] = _assumptions(frame, undeclared_names, resolutions, formats)
     return frame
 
 
-def _formats_of_declared(declared, notation):
-    """Formats of the declared columns of dates, from what is declared alone.
+def _formats_of_declared(columns, notation):
+    """Formats of the columns of dates among declared ones, from what is declared alone: a dict by name.
 
     A schema that gives the format of one column gives those of all. Else a column of days has the first format of days,
     or the first one at all; and a column of times has the first format of the finest times that it has, or ISO 8601.
     """
-    dates = [column for column in declared.values() if isinstance(column, Datetime)]
+    dates = [column for column in columns if isinstance(column, Datetime)]
     if any(column.format for column in dates):
         return {column.name: column.format for column in dates if column.format}
     first = {}
@@ -210,10 +210,8 @@ def _formats_of_declared(declared, notation):
         first.setdefault(resolution_of(form), form)
     chosen = {}
     for column in dates:
-        days = column.resolution == "D"
-        usable = ("D", *first) if days else _FINEST[_FINEST.index(column.resolution) :]
-        found = [first[step] for step in usable if step in first]
-        if found:
+        usable = ("D", *first) if column.resolution == "D" else _FINEST[_FINEST.index(column.resolution) :]
+        if found := [first[step] for step in usable if step in first]:
             chosen[column.name] = found[0]
     return chosen
 
@@ -273,7 +271,7 @@ def _refuse_kind(column):
     elif isinstance(column, Numeric):
         hint = ": give the notation of its numbers by --decimal and --thousands"
     elif isinstance(column, Boolean):
-        hint = ": true, yes, t, y, 1 and false, no, f, n, 0 are; declare other words as categories"
+        hint = ". Truth values are true, yes, t, y, 1 and false, no, f, n, 0: declare other words as categories"
     kind = type(column).__name__
     raise InvalidInputError(
         f"column {column.name!r} is {kind} in the schema, and none of its values can be read as such{hint}"
@@ -522,12 +520,17 @@ def _write_csv(frames, path, *, compressed, separator, decimal, date_formats, es
         for frame in frames:
             frame = frame.copy(deep=False)
             for name in frame.columns.intersection(list(date_formats)):
-                frame[name] = pd.to_datetime(frame[name]).dt.strftime(date_formats[name])
+                frame[name] = _written_dates(frame[name], date_formats[name])
             if escape_formulas:
                 frame = _escaped(frame)
             frame.to_csv(text, index=False, header=not n_rows, sep=separator, decimal=decimal, na_rep=missing_mark)
             n_rows += len(frame)
     return n_rows
+
+
+def _written_dates(column, form):
+    periods = isinstance(column.dtype, pd.PeriodDtype)
+    return (column if periods else pd.to_datetime(column)).dt.strftime(form)
 
 
 def _write_parquet(frames, path, example=None):
