@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ..tabular._constraints import Combinations, RowConstraint, check_keys, read_constraint
+from ..tabular._constraints import Combinations, RowConstraint, check_keys, known_values, read_constraint
 from ..utils.printing import listed
 from .components import spread_components
 
@@ -56,7 +56,7 @@ def keep_constraints(model, constraints, components, fixed, rng):
     """
     names = model.codec.drawn_schema.names
     whole = _joined(model.sample(components, rng), names)
-    broken = np.flatnonzero(~_kept(whole, constraints))
+    broken = np.flatnonzero(~_kept(whole, constraints, model.codec.drawn_schema))
     done = 0
     while len(broken) and done < _MOST_DRAWS:
         # one draw at a time where most rows are good; of rare rows several, which take as long as one
@@ -65,7 +65,7 @@ def keep_constraints(model, constraints, components, fixed, rng):
         n = tries * len(broken)
         again = np.tile(components[broken], tries) if fixed else spread_components(n, model.component_weights, rng)
         fresh = _joined(model.sample(again, rng), names)
-        kept = _kept(fresh, constraints).reshape(tries, len(broken))
+        kept = _kept(fresh, constraints, model.codec.drawn_schema).reshape(tries, len(broken))
         good = kept.any(axis=0)
         taken = kept.argmax(axis=0) * len(broken) + np.arange(len(broken))
         untouched = np.setdiff1d(np.arange(len(whole)), broken[good])
@@ -82,7 +82,8 @@ def keep_constraints(model, constraints, components, fixed, rng):
     )
 
 
-def _kept(frame, constraints):
+def _kept(frame, constraints, schema):
+    frame = known_values(frame, schema)
     return np.all([constraint.holds(frame) for constraint in constraints], axis=0)
 
 

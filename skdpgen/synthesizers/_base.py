@@ -28,6 +28,7 @@ from ..generators.constraints import keep_constraints, read_constraints
 from ..tabular import Schema
 from ..tabular._constraints import constraint_texts
 from ..utils.file_checks import check_loaded, check_whole
+from ..utils.numerics import each_in_usual_numerics, usual_numerics
 from ..utils.printing import listed
 from ..utils.validation import (
     ClassNamePrefixFeaturesOutMixin,
@@ -273,6 +274,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         check_is_fitted(self)
         return self._chunks(n_samples, y, class_ratio, random_state)
 
+    @usual_numerics()
     def _chunks(self, n_samples, y, class_ratio, random_state, given=None):
         constraints = self._drawn_again()
         rng = self._sampler(random_state)
@@ -285,7 +287,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         else:
             chunks = (model.sample(part, rng) for part in parts)
         # keys come last: rows that were drawn again use none up, and none occurs twice in all chunks
-        return self._with_keys(chunks)
+        return each_in_usual_numerics(self._with_keys(chunks))
 
     def _with_keys(self, chunks):
         """Chunks of rows with fresh keys, where the schema has identifiers."""
@@ -519,6 +521,7 @@ def _settled(rows, plan, rng, checkpoint):
 class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """`transform` to latents and `inverse_transform` from them, for models that release an encoder."""
 
+    @usual_numerics()
     def transform(self, X):
         """Return the latents of rows, shape (n_samples, n_components).
 
@@ -528,6 +531,7 @@ class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_is_fitted(self)
         return self.model_.encode(self._rows_like_fit(X))
 
+    @usual_numerics()
     def inverse_transform(self, X):
         """Return rows (a DataFrame where one was fitted) from latents; levels are drawn from their distribution."""
         check_is_fitted(self)

@@ -19,6 +19,7 @@ from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..generators.gaussians import MOST_SUBCLUSTERS
 from ..generators.leading import MOST_SLOPES
+from ..utils.numerics import usual_numerics
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
@@ -475,6 +476,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         return [*super()._public_assumptions(rows), *ids]
 
     # ---- using the model -------------------------------------------------------------------------------------
+    @usual_numerics()
     def score(self, X, y=None):
         """Return the mean log-likelihood of rows by latents drawn from the prior, a bound from below.
 

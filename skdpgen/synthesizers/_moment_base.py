@@ -12,6 +12,7 @@ from .._parameters import UNIT_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError
 from ..generators.components import join_chunks
+from ..utils.numerics import each_in_usual_numerics, usual_numerics
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._budget import plan_moments
@@ -48,6 +49,7 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
 
         return model, plan_moments(rows, model, self._share("bounds"), accountant, calibrate, split=split)
 
+    @usual_numerics()
     def score(self, X, y=None):
         """Return the mean log-likelihood of rows; the ELBO with a network, but for refined tables (higher is better).
 
@@ -124,7 +126,7 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         others = {"n_samples": n_samples, "y": y, "class_ratio": class_ratio, "given": given}
         if named := [f"{name}=" for name, value in others.items() if value is not None]:
             raise ValueError(f"units= is given alone, without {', '.join(named)}: units have rows of all kinds")
-        return self._unit_chunks(units, random_state, self._rows_at_once)
+        return each_in_usual_numerics(self._unit_chunks(units, random_state, self._rows_at_once))
 
 
 def _check_target(rows, model):

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._parameters import DPSGD, UNIT_CONSTRAINTS, GroupDivergence
 from ..data.validation import check_likelihood, read_vectors
 from ..generators.components import join_chunks
+from ..utils.numerics import usual_numerics
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
 from ._before_training import network_shape
@@ -59,6 +60,7 @@ class LikelihoodSynthesizer(BaseSynthesizer):
         check_likelihood(self.likelihood, rows)
         return rows
 
+    @usual_numerics()
     def score_samples(self, X, y=None, *, n_importance=1):
         """Return the importance-weighted bound of the log-likelihood of each row, shape (n_samples,).
 
@@ -119,6 +121,7 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
             parameters["training"] = DPSGD(**{**training.get_params(deep=False), "warm_start_steps": steps})
         return parameters
 
+    @usual_numerics()
     def reconstruct(self, X, y=None):
         """Return rows encoded and decoded again: private values of these rows, and not a release.
 

@@ -24,6 +24,7 @@ __all__ = [
     "RowConstraint",
     "check_keys",
     "constraint_texts",
+    "known_values",
     "read_constraint",
 ]
 
@@ -238,12 +239,17 @@ class RowConstraint(_Text):
 
     def _compared(self, op, left, right, frame):
         a = self._value(left, frame)
+        if _all_absent(a):
+            return _open(a)
         if isinstance(op, ast.In | ast.NotIn):
             options = [self._value(option, frame) for option in right.elts]
             found, absent = a.isin(options), a.isna()
             found = ~found if isinstance(op, ast.NotIn) else found
         else:
-            a, b = _comparable(a, self._value(right, frame))
+            b = self._value(right, frame)
+            if _all_absent(b):
+                return _open(b)
+            a, b = _comparable(a, b)
             found, absent = _COMPARE[type(op)](a, b), _absent(a) | _absent(b)
             if not isinstance(found, pd.Series):
                 return pd.Series(bool(found), index=frame.index, dtype="boolean")
@@ -255,9 +261,12 @@ class RowConstraint(_Text):
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -self._value(node.operand, frame)
+            value = self._value(node.operand, frame)
+            return value if _all_absent(value) else -value
         if isinstance(node, ast.BinOp):
             a, b = self._value(node.left, frame), self._value(node.right, frame)
+            if (missing := next((x for x in (a, b) if _all_absent(x)), None)) is not None:
+                return missing
             if isinstance(node.op, ast.Add | ast.Sub):
                 a, b = (_days(x, beside=y) for x, y in ((a, b), (b, a)))
             if isinstance(node.op, ast.Mult) and (_is_text(a) or _is_text(b)):
@@ -293,6 +302,16 @@ def _is_minus(node):
 
 def _absent(value):
     return value.isna() if isinstance(value, pd.Series) else False
+
+
+def _all_absent(value):
+    """Whether all values are missing. They have no kind, so they are compared with nothing."""
+    return isinstance(value, pd.Series) and bool(len(value)) and bool(value.isna().all())
+
+
+def _open(series):
+    """Truth values that missing values leave open."""
+    return pd.Series(pd.NA, index=series.index, dtype="boolean")
 
 
 def _days(value, *, beside):
@@ -554,6 +573,19 @@ def check_value(value, column, text):
             replace(column, categories=(value,))
         except SchemaError as error:
             raise ValueError(f"the constraint {text!r}: {error}") from None
+
+
+def known_values(frame, columns):
+    """The rows, with missing values in columns of learned categories of which none was released.
+
+    Such a column holds its `other` alone, whose kind (text or number) says nothing about the categories. A constraint
+    cannot decide by it.
+    """
+    unknown = {name for name in frame.columns if getattr(columns[name], "categories", None) == ()}
+    if not unknown:
+        return frame
+    missing = pd.Series(np.nan, index=frame.index, dtype=object)
+    return pd.DataFrame({name: missing if name in unknown else frame[name] for name in frame.columns})
 
 
 def constraint_texts(given):

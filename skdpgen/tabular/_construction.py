@@ -186,7 +186,8 @@ class Construction:
     def seen(self) -> Schema:
         """Schema of the table that the model sees; it may be incomplete."""
         columns = {column.name: column for column in self.table.columns}
-        for step in self.steps:
+        # a merged column disappears: steps that are made from it look at it before
+        for step in sorted(self.steps, key=lambda step: isinstance(step, Merged)):
             step.declare(columns)
         return Schema(tuple(columns.values()))
 

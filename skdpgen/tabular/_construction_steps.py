@@ -23,7 +23,7 @@ from ._columns import (
     rounded_to,
     unit_microseconds,
 )
-from ._constraints import Conditional, Lookup
+from ._constraints import Conditional, Lookup, known_values
 from ._formats import form_of
 from ._frames import factorize, numeric_bounds, numeric_values, restore
 
@@ -486,8 +486,8 @@ class Overwritten(_Step):
     def declare(self, columns):
         pass
 
-    def _where(self, outer, table=None):
-        parts = {name: outer[name] if table is None else _typed(outer[name], table[name]) for name in self.inputs}
+    def _where(self, outer, table):
+        parts = {name: _typed(outer[name], table[name]) for name in self.inputs}
         return self.conditional.where(pd.DataFrame(parts))
 
     def violated(self, outer, table):
@@ -540,7 +540,8 @@ class Overwritten(_Step):
         for name in self.outputs:
             if name not in outer:
                 outer[name] = frame[name]
-        where = self._where(outer)
+        rows = pd.DataFrame({name: outer[name] for name in self.inputs})
+        where = self.conditional.where(known_values(rows, released))
         for name, value in self.conditional.values.items():
             series, column = outer[name], released[name]
             if isinstance(column, Numeric | Datetime):

@@ -1,4 +1,4 @@
-"""The state of numpy and torch that a fit is written for, whatever the caller's program has set."""
+"""The state of numpy and torch that fits and models are written for, whatever the caller's program has set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 
-__all__ = ["usual_numerics"]
+__all__ = ["each_in_usual_numerics", "usual_numerics"]
 
 # torch's default dtype belongs to the whole process: the first fit that changes it and the last one that ends restore.
 _lock, _users = threading.Lock(), []
@@ -26,6 +26,17 @@ def usual_numerics():
         if (torch := sys.modules.get("torch")) is not None:
             _enter_usual_torch(torch, stack)
         yield
+
+
+def each_in_usual_numerics(items):
+    """Iterate over items that are made one by one, each within `usual_numerics`."""
+    items, end = iter(items), object()
+    while True:
+        with usual_numerics():
+            item = next(items, end)
+        if item is end:
+            return
+        yield item
 
 
 def _enter_usual_torch(torch, stack):

@@ -61,3 +61,42 @@ def test_constraints_that_agree_can_be_loaded_again(tmp_path):
     fitted.save(tmp_path / "model.safetensors")
     loaded = skdpgen.load(tmp_path / "model.safetensors")
     pd.testing.assert_frame_equal(loaded.sample(20, random_state=0), fitted.sample(20, random_state=0))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["code < 2", "code + a < 1000", "-code < a", "code in [0, 1, 2]", "flag == True", "not flag or a > -9", "a < code"],
+)
+def test_a_condition_leaves_open_a_column_none_of_whose_categories_is_released(condition, tmp_path):
+    fitted = MomentSynthesizer(1.0, random_state=0, schema=_OPEN, constraints=[condition]).fit(_FEW)
+    assert not fitted.schema_["code"].categories
+    assert len(fitted.sample(40, random_state=1)) == 40
+    assert len(fitted.sample(10, given={"a": (0, None)}, random_state=1)) == 10
+    fitted.save(tmp_path / "model.safetensors")
+    assert len(skdpgen.load(tmp_path / "model.safetensors").sample(40, random_state=1)) == 40
+
+
+def test_a_rule_does_not_hold_where_its_condition_is_open():
+    rows = _FEW.assign(q=np.where(_FEW["flag"], np.nan, 1.0))
+    schema = Schema([*_OPEN.columns, Numeric("q", (0, 2), missing=True)])
+    fitted = MomentSynthesizer(1.0, random_state=0, schema=schema, constraints=["if flag: q is None"]).fit(rows)
+    assert not fitted.schema_["flag"].categories
+    assert fitted.sample(200, random_state=1)["q"].notna().any()
+
+
+def test_conditions_still_refuse_rows_where_categories_are_released():
+    rows = pd.DataFrame({"code": _RNG.integers(0, 3, 3000), "a": _RNG.normal(size=3000)})
+    fitted = MomentSynthesizer(5.0, random_state=0, schema=Schema([Categorical("code")]), constraints=["code < 2"])
+    assert (fitted.fit(rows[rows["code"] < 2]).sample(200, random_state=1)["code"] < 2).all()
+
+
+@pytest.mark.parametrize("schema", [None, Schema([Categorical("k", ("x", "y")), Numeric("a", (0, 8), integer=True)])])
+def test_a_difference_may_start_from_a_column_of_combinations(schema, tmp_path):
+    a = _RNG.integers(0, 9, 3000)
+    rows = pd.DataFrame({"k": np.where(a < 5, "x", "y"), "a": a, "b": a + 1 + _RNG.integers(0, 5, 3000)})
+    rules = ["combinations(k, a)", "b >= a + 1"]
+    fitted = MomentSynthesizer(5.0, random_state=0, schema=schema, constraints=rules).fit(rows)
+    fitted.save(tmp_path / "model.safetensors")
+    drawn = skdpgen.load(tmp_path / "model.safetensors").sample(300, random_state=1)
+    assert (drawn["b"] >= drawn["a"] + 1).all()
+    assert ((drawn["a"] < 5) == (drawn["k"] == "x")).all()

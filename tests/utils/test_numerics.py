@@ -9,7 +9,7 @@ import torch
 
 from skdpgen import DPSGD, PrivacyAccountant, SubsetSGD
 from skdpgen.synthesizers import DP2VAESynthesizer, DPMERFSynthesizer, DPVAESynthesizer, MomentSynthesizer
-from skdpgen.utils.numerics import usual_numerics
+from skdpgen.utils.numerics import each_in_usual_numerics, usual_numerics
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 
@@ -97,3 +97,38 @@ def test_the_last_of_several_threads_restores_the_default_dtype(float64):
     for thread in threads:
         thread.join()
     assert torch.get_default_dtype() == torch.float64
+
+
+@pytest.mark.parametrize("name", _NETWORKS)
+def test_samples_are_the_same_in_any_state(name, no_device):
+    torch.set_default_device("cpu")
+    fitted = _fits(name)
+    expected = fitted.sample(5, random_state=0)
+    with torch.autocast("cpu", dtype=torch.bfloat16), np.errstate(all="raise"):
+        torch.set_default_device("meta")
+        found = fitted.sample(5, random_state=0)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_latents_scores_and_reconstructions_are_the_same_in_any_state():
+    fitted = _fits("dpvae")
+    latent, score = fitted.transform(_X[:5]), fitted.score_samples(_X[:5])
+    with torch.autocast("cpu", dtype=torch.bfloat16), np.errstate(all="raise"):
+        np.testing.assert_array_equal(fitted.transform(_X[:5]), latent)
+        np.testing.assert_array_equal(fitted.score_samples(_X[:5]), score)
+        assert np.isfinite(fitted.inverse_transform(latent)).all()
+        assert np.isfinite(fitted.reconstruct(_X[:5])).all()
+
+
+def test_chunks_are_drawn_in_the_usual_state_and_the_callers_returns_between_them():
+    states = []
+
+    def chunks():
+        for _ in range(2):
+            states.append(np.geterr()["under"])
+            yield np.geterr()["under"]
+
+    with np.errstate(under="raise"):
+        for _ in each_in_usual_numerics(chunks()):
+            states.append(np.geterr()["under"])
+    assert states == ["ignore", "raise", "ignore", "raise"]
