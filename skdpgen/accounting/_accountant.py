@@ -31,9 +31,8 @@ __all__ = ["PrivacyAccountant", "detached_accountant"]
 class PrivacyAccountant:
     """One privacy budget for all fits on one data set; it refuses charges beyond the budget.
 
-    The first charge may cost the whole budget. Later charges, which may depend on earlier releases, are accepted by a
-    privacy filter (see Notes). To share a budget without the small extra cost of the filter, declare all fits
-    beforehand by `plan`.
+    The first charge may cost the whole budget. Later charges may depend on earlier releases, so they must pass a
+    privacy filter (see Notes), which needs slightly more noise. To avoid this, declare all fits in advance by `plan`.
 
     Parameters
     ----------
@@ -47,10 +46,11 @@ class PrivacyAccountant:
         SQLite file of the ledger, on a local disk; created when missing, else opened. Processes that share it never
         overspend, and a killed process loses no charge. None: the ledger is in the memory of this object.
     delta_reserve : float, default=None
-        Share of delta, in [0, 1), reserved for threshold rules. None: that of an existing ledger, else 0.2.
+        Share of delta, in [0, 1), reserved for the thresholds of learned categories. None: that of an existing ledger,
+        else 0.2.
     unit : str, default=None
-        Who every charge protects: all rows of one `unit`, the name of a column of identifiers. None: that of an
-        existing ledger, else one row. Charges for another unit are refused.
+        What every charge protects: all rows with the same identifier in the column of this name. None: the unit of an
+        existing ledger, else one row. The accountant refuses charges for another unit.
 
     Raises
     ------
@@ -61,15 +61,15 @@ class PrivacyAccountant:
 
     Notes
     -----
-    `sklearn.base.clone`, `copy.copy` and `copy.deepcopy` return the accountant itself, so a pipeline, a grid search
-    and their clones charge the same ledger. A pickle of an accountant with a ledger file holds the path, and charges
-    the file. Without a file the unpickled accountant is *detached*: its entries can be read, charging raises. The same
-    holds in a forked child. With a file the object remembers the length and the hash that it has seen, and refuses a
-    file with a shorter or another past; `verify` says what that can show.
+    `sklearn.base.clone`, `copy.copy` and `copy.deepcopy` return the accountant itself, so a pipeline, a grid search and
+    their clones charge the same ledger. A pickle of an accountant with a ledger file contains the path, and charges the
+    file. Without a file, an unpickled accountant is *detached*, and so is one in a forked child process: it can be
+    read, but a charge raises an error. With a file, the accountant remembers the length and the hash that it has seen.
+    It refuses a file that is shorter, or in which earlier entries differ; `verify` explains the limits of this check.
 
-    The filter: the cost of the first batch is its epsilon by PLD; later batches are limited by the sum of RDP over all
-    charges, at an order fixed when the accountant is created. `skdpgen.accounting._filter.PrivacyFilter` has the rule
-    and the proof.
+    The filter: a batch is one charge, or the charges of one `plan`. The cost of the first batch is its epsilon by PLD.
+    For later batches, the sum of the RDP of all charges must stay within a limit, at an order that is fixed when the
+    accountant is created. `skdpgen.accounting._filter.PrivacyFilter` has the rule and the proof.
 
     Examples
     --------

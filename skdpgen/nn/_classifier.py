@@ -118,7 +118,8 @@ class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
     random_state : int, RandomState instance or None, default=None
         Seed of the initial parameters, never of the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
+        search.
 
     Attributes
     ----------

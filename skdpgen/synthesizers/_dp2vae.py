@@ -246,10 +246,10 @@ def plan_phases(rows, settings, bounds_share, relation, *, cells=False):
 class DP2VAESynthesizer(BaseSynthesizer):
     """DP2-VAE: a conditional VAE that trains encoders on private subsets without noise and releases the decoder alone.
 
-    The rows are split into subsets. Stage 1 trains an encoder on each, without noise. Stage 2 trains one decoder with
-    noise: a step draws subsets, clips the mean gradient of each, and releases their noisy sum; the encoders only give
-    it its inputs, and are deleted before `fit` returns. All releases are calibrated together and charged before the
-    first of them: a fit costs (`epsilon`, `delta`).
+    The rows are split into subsets. Stage 1 trains one encoder on each subset, without noise. Stage 2 trains one
+    decoder with noise: a step draws subsets, clips the mean gradient of each subset, and releases the noisy sum of
+    these gradients. The encoders only compute the inputs of the decoder, and are deleted before `fit` returns. All
+    releases are calibrated together and charged before the first one: a fit costs (`epsilon`, `delta`).
 
     Parameters
     ----------
@@ -266,28 +266,28 @@ class DP2VAESynthesizer(BaseSynthesizer):
         Training of both stages: the number of subsets, the steps, how subsets are drawn. None: ``SubsetSGD()``.
         ``training__steps=500`` sets a parameter of it.
     id_column : column name (DataFrames), column number (arrays) or None, default=None
-        Column of ids: a hash of the id under a secret key puts each record into a subset, and the model leaves the
-        column out. Ids must be unique, independent of the rest of the record, and not row numbers. The unit of privacy
-        stays one row. Not allowed under "replace_one", where a changed id would move two subsets, nor with `unit`.
-        None: every record, or every unit, draws its subset at random.
+        Column of ids: a hash of the id with a secret key assigns each record to a subset. The column is not modelled.
+        Ids must be unique, independent of the rest of the record, and not row numbers. The unit of privacy is still one
+        row. Not allowed with `unit`, nor under "replace_one", where a changed id would change two subsets. None: every
+        record, or every unit, draws its subset at random.
     budget_split : dict or None, default=None
-        Shares of the budget: "bounds" of each kind of fact that is learned, and with `warm_start_steps` the
-        relative shares "moments" and "decoder" of what is left, and for images "features", the moments of their wavelet
-        features. None: .05, .5, .5; of images of at least 16 pixels a side and at most 16,384 values .05, .4, .2 and .4
-        for "features", unless you give a decoder.
+        Shares of the budget. "bounds" is the share of each kind of fact that is learned. With `warm_start_steps`,
+        "moments" and "decoder" are relative shares of the rest, and for images also "features", the moments of their
+        wavelet features. None: .05, .5 and .5. For images of at least 16 pixels a side and at most 16,384 values,
+        unless you give a decoder: .05, .4 and .2, with .4 for "features".
     n_components : int, default=20
         Number of latent dimensions.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
         Distribution of the values of arrays; "auto" is "bernoulli" for images, else "gaussian" with a learned scale.
-        DataFrames have one categorical distribution a column.
+        DataFrames have one categorical distribution for each column.
     architecture : {"auto", "patches", "mlp", "conv_28", "conv_faces"} or pair (encoder, decoder), default="auto"
         "patches" (images) is a convolution of 4 x 4 patches and two dense layers, small enough for thousands of
-        encoders on a laptop; "mlp" one hidden layer; the others are the paper's for 28 x 28 and for faces. In a pair,
-        each part is such a name or your own Module, a template that the fit copies: ``encoder(rows, one_hot)``
-        gives means and log-variances of `n_components` latents, ``decoder(latents, one_hot)`` what the likelihood
-        takes. No BatchNorm, no dropout, no shared parameters.
+        encoders on a laptop. "mlp" has one hidden layer. The others are those of the paper for images of 28 x 28 pixels
+        and for faces. In a pair, each part is such a name or your own Module, which the fit copies: ``encoder(rows,
+        one_hot)`` returns means and log-variances of `n_components` latents, and ``decoder(latents, one_hot)`` returns
+        the parameters of the likelihood. No BatchNorm, no dropout, no shared parameters.
     target, schema, classes, target_type, bounds, image_shape, on_invalid
-        As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
+        As in `P3GMSynthesizer`: public facts about the data. With a categorical y or `target` the decoder is
         conditional on the class.
     l2_bound : float or None, default=None
         Arrays, with `warm_start_steps`: public bound of the norm of a row after its columns are scaled to the unit box.
@@ -295,20 +295,21 @@ class DP2VAESynthesizer(BaseSynthesizer):
     preset : {"paper/mnist", "paper/fashion_mnist", "paper/celeba"} or None, default=None
         Settings of the paper, charged at their true cost.
     checkpoint : str, path or None, default=None
-        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
-        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
-        the file of the model, for ``skdpgen.load``. A fit that goes on assigns subsets and trains encoders anew, as
-        they are never written. Not for the sampler "balanced".
+        File (.safetensors) from which the same call resumes a fit whose process was killed; nothing is charged again.
+        Needs an `accountant` with a ledger file. The file contains released values alone. When the fit is complete, it
+        is the model file, for ``skdpgen.load``. A resumed fit assigns subsets and trains encoders again, because the
+        file never contains them. Not for the sampler "balanced".
     unit, max_rows_per_unit
-        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
-        All rows of a unit lie in one subset. With ``weighting="units"`` they are drawn into the batches of the subset
-        as often as the one row of another unit. The noise of the steps is that of a fit for one row with both.
+        As in `P3GMSynthesizer`: who is protected if a person may have several rows, and how many rows are used. All
+        rows of a unit are in one subset. With ``weighting="units"``, the batches of the subset contain the rows of each
+        unit equally often. With both weightings, the noise of the steps is that of a fit for one row.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
+        search.
 
     Attributes
     ----------
@@ -335,20 +336,20 @@ class DP2VAESynthesizer(BaseSynthesizer):
     Notes
     -----
     **Images.** With `warm_start_steps`, the decoder of images is the released Gaussian of the class, or of a part of
-    it, whose mean a network shifts: the `n_components` widest directions of the Gaussian are the latents, the others
-    are drawn at random. The network gives zero at first, and stage 2 trains it. `sample` then moves each image until
-    its wavelet features have their released moments, as `P3GMSynthesizer` does.
+    the class. A network shifts its mean. The latents are the `n_components` widest directions of the Gaussian; the
+    other directions are drawn at random. The output of the network is zero at first, and stage 2 trains it. `sample`
+    then moves each image until its wavelet features have their released moments, as `P3GMSynthesizer` does.
 
-    **Privacy.** Beside the events that `fit` names, it charges the moments, or the counts of the classes; and stage 2,
-    whose unit is a subset (a row, or all rows of a unit, are in one subset, which they may change from any gradient of
-    norm `gradient_bound` of `training` to any other).
+    **Privacy.** In addition to the events that `fit` names, it charges the moments, or the counts of the classes; and
+    stage 2, in which the unit is a subset. A row, or all rows of a unit, are in one subset. They may change its
+    gradient to any other gradient of norm at most `gradient_bound` of `training`.
 
     There is no `transform`: encoders are trained without noise and deleted.
 
     References
     ----------
     .. [1] D. Jiang, G. Zhang, M. Karami, X. Chen, Y. Shao, Y. Yu, DP2-VAE: Differentially Private Pre-trained
-       Variational Autoencoders, 2022 (with accounting that holds).
+       Variational Autoencoders, 2022 (here with correct accounting).
 
     Examples
     --------

@@ -111,7 +111,8 @@ class DPMERFSynthesizer(BaseSynthesizer):
     random_state : int, RandomState instance or None, default=None
         Seed of the generator and the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
+        search.
 
     Attributes
     ----------

@@ -109,7 +109,8 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         Seed of initialisation, of the latents of the training and of the sampling stream. It never seeds the noise: two
         fits with one seed differ.
     progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
+        search.
 
     Attributes
     ----------

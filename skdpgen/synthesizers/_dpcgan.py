@@ -174,7 +174,8 @@ class DPCGANSynthesizer(BaseSynthesizer):
         Seed of initialisation, of the generated rows of the training and of the sampling stream. It never seeds the
         noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
+        search.
 
     Attributes
     ----------

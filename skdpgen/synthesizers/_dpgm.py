@@ -106,9 +106,9 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         `sampling_rate` of .02, a `gradient_bound` of 1, and as `net` a `DPNet` of `PartitionedVAEModule` with Adam at
         5e-3 and a `ParameterAverage` of .99. It takes no `warm_start_steps`.
     checkpoint : str, path or None, default=None
-        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
-        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
-        the file of the model, for ``skdpgen.load``.
+        File (.safetensors) from which the same call resumes a fit whose process was killed; nothing is charged again.
+        Needs an `accountant` with a ledger file. The file contains released values alone. When the fit is complete, it
+        is the model file, for ``skdpgen.load``.
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once,
@@ -118,7 +118,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
+        search.
 
     Attributes
     ----------

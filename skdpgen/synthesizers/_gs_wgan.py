@@ -99,7 +99,8 @@ class GSWGANSynthesizer(BaseCriticSynthesizer):
         Seed of initialisation, of the generated rows of the training and of the sampling stream. It never seeds the
         noise, the subsets or their rows: two fits with one seed differ.
     progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
+        search.
 
     Attributes
     ----------

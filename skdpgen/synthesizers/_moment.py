@@ -16,12 +16,12 @@ __all__ = ["MomentSynthesizer"]
 class MomentSynthesizer(BaseMomentSynthesizer):
     """Generative model fitted to the noisy moments of each class: one-way and two-way tables, or means and covariances.
 
-    Releases noisy class-conditional moments and nothing else: for a DataFrame the one-way and two-way tables of its
-    columns within every class (all classes together cost what one costs) and what they cannot show of three columns;
-    for an array the means and second moments of every class. Everything after that is post-processing and costs
-    nothing: a latent mixture is fitted to the released moments, with their known noise. No network is trained; a fit
-    takes seconds. It is the class-conditional prior of `P3GMSynthesizer`, with more kinds of input (chunks, Parquet
-    files, dask) and of output (rows given the values of selected columns, rows that satisfy constraints).
+    The fit releases noisy moments of each class, and nothing else. For a DataFrame these are the one-way and two-way
+    tables of its columns, and interactions of three columns; for an array, the means and second moments. All classes
+    together cost as much as one. The fit then computes a latent mixture from the released moments and their known
+    noise. This is post-processing and costs nothing. The fit trains no network, and takes seconds. The model is that of
+    `P3GMSynthesizer` with ``decoder="released"``. More kinds of input are possible: chunks, Parquet files, dask, and
+    several targets.
 
     Parameters
     ----------
@@ -35,38 +35,39 @@ class MomentSynthesizer(BaseMomentSynthesizer):
     accountant : PrivacyAccountant or None, default=None
         Accountant that the fit charges; None makes a new one with this budget.
     target : column name, list of them, or None, default=None
-        DataFrames: column on which the model of the other columns is conditional, such as a class label; with several,
-        every combination of levels is a class. `sample` then gives one frame.
+        DataFrames: column on which the model of the other columns is conditional, such as a class label. If there are
+        several, every combination of their levels is a class. `sample` then returns one frame.
     schema : Schema or None, default=None
-        DataFrames: public facts. What it leaves open is learned under the same budget.
+        DataFrames: public facts about the columns. The fit learns other facts within the same budget.
     classes : sequence or None, default=None
         Public classes of y or `target`. None: learned, charged to the same budget.
     target_type : {"categorical", "numeric"} or None, default=None
         Kind of y or `target`; None is numeric if its dtype is float.
     importance : dict or None, default=None
-        DataFrames: weights of columns, {name: weight}, from 1e-6 to 1e6; public. The error of the tables of a column
-        counts with its weight; a column that is not named has weight 1. A table of two columns has the product of their
-        weights.
+        DataFrames: weights of columns, {name: weight}, from 1e-6 to 1e6; public. The fit minimises the errors of the
+        tables, each multiplied by the weight of its column, or by the product of the weights of its two columns. A
+        column that is not named has weight 1.
     constraints : sequence of str or None, default=None
-        DataFrames: what every synthetic row satisfies, beside the constraints of `schema`; public. Differences, sums,
-        combinations, mappings and consequences (``"start <= end"``, ``"total == a + b"``, ``"combinations(state,
-        city)"``, ``"if dead == 'yes': left is None"``) are satisfied by construction; of other conditions, such as
-        ``"age >= 16 or job == 'none'"``, rows that violate one are drawn again, and you may change these after the fit.
+        DataFrames: public conditions that every synthetic row satisfies, in addition to the constraints of `schema`.
+        Differences, sums, combinations, mappings and consequences (``"start <= end"``, ``"total == a + b"``,
+        ``"combinations(state, city)"``, ``"if dead == 'yes': left is None"``) are satisfied by construction. For other
+        conditions, such as ``"age >= 16 or job == 'none'"``, `sample` draws a row again if it violates one; you may
+        change these conditions after the fit.
     bounds : pair (low, high), one pair a column, or None, default=None
         Arrays: public bounds of the values, which are clipped to them. None: learned.
     l2_bound : float or None, default=None
         Arrays: public bound of the norm of a row after its columns are scaled to the unit box. None: learned.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images; the moments are then those of the low frequencies of a cosine
+        Arrays: shape of an image, if rows are images. The moments are then those of the low frequencies of a cosine
         basis. A row has its pixels line by line, and the channels of a pixel side by side. Three channels are red,
-        green and blue; their differences have half as many frequencies along each side.
+        green and blue; the differences between them have half as many frequencies along each side.
     budget_split : dict or None, default=None
-        Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
-        columns; bounds, classes), and the default. Half of it is for the row norm, a fifth for the number of rows of a
-        table without numbers. "target", for DataFrames with a categorical target and without `unit`: share of a model
-        of the target, which is fitted to synthetic rows and corrected by one private gradient, and then decides the
-        class of each sampled row. .05 is a good value from about 4,000 rows at epsilon 1 on. Without this entry there
-        is no such model.
+        Shares of the budget. "bounds", .05 by default, is the share of each kind of fact that is learned (schema, bins
+        of numeric columns; bounds, classes). The row norm costs half of it, and the number of rows of a table without
+        numbers a fifth. "target" is the share of a model of the target, for DataFrames with a categorical target and
+        without `unit`. This model is fitted to synthetic rows, corrected by one private gradient, and decides the class
+        of each sampled row. At epsilon 1, .05 is a good value from about 4,000 rows on. By default there is no such
+        model.
     on_invalid : {"clip", "raise"}, default="clip"
         Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
         refused.
@@ -74,13 +75,14 @@ class MomentSynthesizer(BaseMomentSynthesizer):
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
         reduction.
     unit, max_rows_per_unit
-        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
+        As in `P3GMSynthesizer`: who is protected if a person may have several rows, and how many rows are used.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
+        search.
 
     Attributes
     ----------
@@ -98,7 +100,8 @@ class MomentSynthesizer(BaseMomentSynthesizer):
     unit_count_ : float
         DataFrames with `unit`: released number of units.
     rows_per_unit_ : Series
-        DataFrames with `unit`: released share of the units, by their number of rows used (from each to the next).
+        DataFrames with `unit`: released share of the units, by their number of used rows. The index has the smallest
+        number of each level.
     schema_ : Schema
         DataFrames: schema with the declared or released bounds and categories; y is the last column.
     summary_ : FitSummary
@@ -112,22 +115,24 @@ class MomentSynthesizer(BaseMomentSynthesizer):
 
     Notes
     -----
-    `fit` takes a DataFrame in chunks, too: a list of DataFrames with the same columns, a function that returns an
-    iterable of them (called several times), a path or list of paths of Parquet files, or a dask DataFrame, whose
-    partitions are summed where they lie. The rows of a unit may lie in several chunks. y and `groups` are for rows in
+    `fit` also takes a DataFrame in chunks: a list of DataFrames with the same columns, a function that
+    returns an iterable of them (called several times), a path or list of paths of Parquet files, or a dask DataFrame,
+    whose workers sum their own partitions. The rows of a unit may be in several chunks. y and `groups` need rows in
     memory.
 
-    **Privacy.** Beside the events that `fit` names, it charges one event for a second look at rare facts (twice the
-    part of a kind of fact), one for the ranges of numbers far from zero (that part), one for columns of more than 128
-    declared categories (twice that part, for all of them together), one for the moments (which covers two releases
-    where columns have more than 200 learned categories; three for arrays: mean, norms about it, second moments; of
-    images grey pixels too, and sub-clusters of the classes where noise is low), for tables of 3 to 24 columns beside
-    the target one for the interactions of all triples of columns, and with `unit` one for tables of the units, of its
-    `columns` and of their number of rows, and one for its `shared` columns. With "target" in `budget_split` it charges
-    one event for the clipped gradient.
+    **Privacy.** In addition to the events that `fit` names, it charges one event for each of these releases:
 
-    The squared sensitivity of all tables of a DataFrame is the number of tables in one class (weighted): a row has one
-    level in each column and is in one class. So more classes or levels do not raise the cost.
+    - a second release of rare facts (twice the share "bounds"), and the ranges of numbers far from zero (that share);
+    - columns of more than 128 declared categories (twice that share, for all of them together);
+    - the moments. If columns have more than 200 learned categories, this event covers two releases. For arrays there
+      are three events: mean, norms about the mean, second moments; for images also grey pixels, and, if the noise is
+      low, sub-clusters of the classes;
+    - interactions of all triples, for tables of 3 to 24 columns beside the target;
+    - with `unit`, tables of the units, their `columns` and their number of rows; and the `shared` columns;
+    - with "target" in `budget_split`, the clipped gradient.
+
+    The squared sensitivity of all tables of a DataFrame is the (weighted) number of tables in one class, because a row
+    has one level in each column and is in one class. So more classes or levels do not increase the cost.
 
     Examples
     --------

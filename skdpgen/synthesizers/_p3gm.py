@@ -73,10 +73,10 @@ class DecoderSettings:
 class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
     """P3GM: a generative model from noisy moments, with an optional mixture by DP-EM and an optional decoder by DP-SGD.
 
-    Releases the parameters of a generative model of the rows, and nothing else: noisy moments give a DP-PCA and the
-    distribution of the latents, optionally refined by DP-EM; the decoder is computed from them at no further cost, or
-    trained by DP-SGD. All phases are calibrated together and charged before the first of them: a fit costs (`epsilon`,
-    `delta`).
+    The fit releases the parameters of a generative model, and nothing else. Noisy moments give principal components and
+    the distribution of the latents, which DP-EM can refine. The decoder is computed from the moments at no further
+    cost, or trained by DP-SGD. All phases are calibrated together and charged before the first one: a fit costs
+    (`epsilon`, `delta`).
 
     Parameters
     ----------
@@ -91,89 +91,95 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         Accountant that the fit charges; None makes a new one with this budget.
     target : column name or None, default=None
         DataFrames: column on which the model of the other columns is conditional, such as a class label. `sample` then
-        gives one frame.
+        returns one frame.
     schema : Schema or None, default=None
-        DataFrames: public facts. What it leaves open is learned under the same budget.
+        DataFrames: public facts about the columns. The fit learns other facts within the same budget.
     classes : sequence or None, default=None
         Public classes of y or `target`. None: learned, charged to the same budget.
     target_type : {"categorical", "numeric"} or None, default=None
         Kind of y or `target`; None is numeric if its dtype is float.
     constraints : sequence of str or None, default=None
-        DataFrames: what every synthetic row satisfies, beside the constraints of `schema`; public. Differences, sums,
-        combinations, mappings and consequences (``"start <= end"``, ``"total == a + b"``, ``"combinations(state,
-        city)"``, ``"if dead == 'yes': left is None"``) are satisfied by construction; of other conditions, such as
-        ``"age >= 16 or job == 'none'"``, rows that violate one are drawn again, and you may change these after the fit.
+        DataFrames: public conditions that every synthetic row satisfies, in addition to the constraints of `schema`.
+        Differences, sums, combinations, mappings and consequences (``"start <= end"``, ``"total == a + b"``,
+        ``"combinations(state, city)"``, ``"if dead == 'yes': left is None"``) are satisfied by construction. For other
+        conditions, such as ``"age >= 16 or job == 'none'"``, `sample` draws a row again if it violates one; you may
+        change these conditions after the fit.
     bounds : pair (low, high), one pair a column, or None, default=None
         Arrays: public bounds of the values, which are clipped to them. None: learned.
     l2_bound : float or None, default=None
         Arrays: public bound of the norm of a row after its columns are scaled to the unit box. None: learned.
     image_shape : (height, width) or (height, width, channels) or None, default=None
-        Arrays: shape of an image, if rows are images; the moments are then those of the low frequencies of a cosine
+        Arrays: shape of an image, if rows are images. The moments are then those of the low frequencies of a cosine
         basis. A row has its pixels line by line, and the channels of a pixel side by side. Three channels are red,
-        green and blue; their differences have half as many frequencies along each side.
+        green and blue; the differences between them have half as many frequencies along each side.
     on_invalid : {"clip", "raise"}, default="clip"
         Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
         refused.
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images without a
-        mixture or a `P3GMModule`; None is no reduction. Arrays refuse more than they have columns; DataFrames, whose
-        levels may be learned, have as many as there are.
+        mixture or a `P3GMModule`; None is no reduction. For arrays, at most the number of columns. DataFrames use at
+        most as many as they have levels.
     prior : {"auto", "class_conditional", "gaussian", "mixture"} or LatentMixture, default="auto"
-        Distribution of the latents. "class_conditional": one for each class of a categorical y, from the moments of the
-        class. "gaussian": one for all rows, from their moments. "mixture": a mixture of Gaussians by DP-EM, with y as a
-        column like the others, as in the paper; a `LatentMixture` sets its parameters. "auto": "class_conditional" with
-        a categorical y, else "gaussian".
+        Distribution of the latents. "class_conditional": one distribution for each class of a categorical y, from the
+        moments of the class. "gaussian": one Gaussian for all rows. "mixture": a mixture of Gaussians by DP-EM, with y
+        as a column like the others, as in the paper; a `LatentMixture` sets its parameters. "auto": "class_conditional"
+        with a categorical y, else "gaussian".
     decoder : {"auto", "released", "net", "features"} or ImageFeatures, default="auto"
-        "released" is a function of the released moments: for arrays the inverse PCA, for tables a log-linear decoder
-        fitted to all released one-way and two-way tables. "net" has a network trained by DP-SGD. For tables and images
-        without a mixture it refines the released decoder, and adds nothing before the first step: of tables to the
-        logits, trained on the exact log-likelihood of the rows; of images to the means of the released Gaussians,
-        trained on the ELBO, whose features are released too where "auto" says so. For other arrays, with a mixture,
-        with `warm_start_steps`, with a Gaussian `likelihood` and with a `P3GMModule` in `training`, it takes the place
-        of the released decoder, as in the paper. It is then warm-started on rows sampled from that decoder and trained
-        on the ELBO. "features", for images without a mixture, releases the moments of wavelet features beside those of
-        the pixels; `sample` then moves each image of the released decoder, by gradient steps, until its features have
-        those moments; an `ImageFeatures` sets its parameters. "auto" is "features" for images of at least 16 pixels a
-        side and at most 16,384 values, without a mixture, and "released" otherwise: on smaller images features gained
-        nothing, on Adult no network was better.
+        How rows are computed from latents:
+
+        - "released": a function of the released moments. For arrays it is the inverse PCA, for tables a log-linear
+          decoder fitted to all released one-way and two-way tables.
+        - "features", for images without a mixture: the fit also releases the moments of wavelet features. `sample`
+          moves each image of the released decoder, by gradient steps, until its features have these moments. An
+          `ImageFeatures` sets its parameters.
+        - "net": a network trained by DP-SGD. For tables and images without a mixture it refines the released decoder:
+          it adds to the logits of a table (trained on the exact log-likelihood of the rows), or to the means of the
+          Gaussians of images (trained on the ELBO). It adds nothing before the first step. Images for which "auto" is
+          "features" have features too. For other arrays, with a mixture, with `warm_start_steps`, with a Gaussian
+          `likelihood` and with a `P3GMModule` in `training`, the network replaces the released decoder, as in the
+          paper: it starts from a training on rows sampled from that decoder, and is trained on the ELBO.
+        - "auto": "features" for images of at least 16 pixels a side and at most 16,384 values, without a mixture;
+          otherwise "released".
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
-        "net", arrays: distribution of the values; "auto" is Bernoulli for values that are not negative; "bernoulli"
-        needs `bounds` that say so. DataFrames have one categorical distribution a column.
+        "net", arrays: distribution of the values. "auto" is Bernoulli for values that are not negative; "bernoulli"
+        needs `bounds` that are not negative. DataFrames have one categorical distribution for each column.
     training : DPSGD or None, default=None
-        "net": its training. A network that refines the released decoder takes 150 steps at a `sampling_rate` of .1 by
-        default; its `net` is ``DPNet(TableRefinementModule)``, of images ``DPNet(ImageRefinementModule)``, with an
-        average of its parameters. A network in the place of the released decoder takes 1000 steps at a rate of .005,
-        after 500 `warm_start_steps` on rows sampled from that decoder; its `net` is ``DPNet(P3GMModule)``, which has
-        ``module__decoder`` and ``module__latent_variance`` ("zero" is the autoencoder of the paper). The
-        `gradient_bound` is 1. ``training__steps=200`` sets a parameter of it.
+        "net": the training of the network. By default, a network that refines the released decoder takes 150 steps at a
+        `sampling_rate` of .1. Its `net` is ``DPNet(TableRefinementModule)``, or ``DPNet(ImageRefinementModule)`` for
+        images, with an average of its parameters. A network that replaces the released decoder takes 1000 steps at a
+        rate of .005, after 500 `warm_start_steps` on rows sampled from that decoder. Its `net` is ``DPNet(P3GMModule)``
+        with the parameters ``module__decoder`` and ``module__latent_variance`` ("zero" is the autoencoder of the
+        paper). The `gradient_bound` is 1. ``training__steps=200`` sets a parameter.
     checkpoint : str, path or None, default=None
-        "net": file, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged
-        again. Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete,
-        it is the file of the model, for ``skdpgen.load``.
+        "net": file (.safetensors) from which the same call resumes a fit whose process was killed; nothing is charged
+        again. Needs an `accountant` with a ledger file. The file contains released values alone. When the fit is
+        complete, it is the model file, for ``skdpgen.load``.
     budget_split : dict or None, default=None
-        Shares of the budget. "bounds": of each kind of fact that is learned (schema, bins of numeric columns; bounds,
-        classes), .05 by default; half of it for the row norm, a fifth for the number of rows of a table without
-        numbers; whatever is declared leaves its share to the moments. "target": as of `MomentSynthesizer`, without
-        mixture and network. "encoder", "mixture" and "decoder": relative shares of what is left; by default they depend
-        on prior and decoder: .8 and .2 for a network that refines the released decoder, .5 and .5 for "features", whose
-        moments are those of the decoder; .9 and .1 for a network of images with features, whose moments have half of
-        the .9.
+        Shares of the budget. "bounds", .05 by default, is the share of each kind of fact that is learned (schema, bins
+        of numeric columns; bounds, classes). The row norm costs half of it, and the number of rows of a table without
+        numbers a fifth. The share of a declared fact goes to the moments. "target": as in `MomentSynthesizer`, without
+        mixture and network. "encoder", "mixture" and "decoder" are relative shares of the rest. Their defaults depend
+        on prior and decoder: .8 ("encoder") and .2 ("decoder") for a network that refines the released decoder; .5 and
+        .5 for "features", whose moments are the share "decoder"; .9 and .1 for a network of images with features, whose
+        moments have half of the .9.
     preset : str or None, default=None
-        "paper/mnist", "paper/adult", ...: settings of the paper's Table IV, in place of the parameters they concern.
+        "paper/mnist", "paper/adult", ...: settings of Table IV of the paper, which replace your values of the same
+        parameters.
     unit : column name, PrivacyUnit or None, default=None
-        Who is protected, where a person may have several rows: all rows with one identifier in this column of a
-        DataFrame. The column is neither modelled nor sampled. For arrays it is a name, and the identifiers are `groups`
-        of `fit`. A `PrivacyUnit` also says how the rows of a unit count, what becomes of rows without an identifier,
-        and which columns are constant within a unit. None: one row.
+        What the guarantee protects. None: one row. A column name: a person with several rows, that is, all rows with
+        the same identifier in this column of a DataFrame. The column is neither modelled nor sampled. For arrays it is
+        only a name, and the identifiers are `groups` of `fit`. A `PrivacyUnit` also sets how the rows of a unit count,
+        what happens to rows without an identifier, and which columns are constant within a unit.
     max_rows_per_unit : int or None, default=None
-        With `unit`: rows of a unit that are used, at most; of a unit with more, they are drawn at random. Public. None:
-        learned from a part of the budget, and released as `max_rows_per_unit_`.
+        With `unit`: largest number of rows of a unit that are used; of a unit with more rows, this number is drawn at
+        random. Public. None: learned with a part of the budget, and released as `max_rows_per_unit_`.
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
+        search.
 
     Attributes
     ----------
@@ -191,7 +197,8 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
     unit_count_ : float
         DataFrames with `unit`: released number of units.
     rows_per_unit_ : Series
-        DataFrames with `unit`: released share of the units, by their number of rows used (from each to the next).
+        DataFrames with `unit`: released share of the units, by their number of used rows. The index has the smallest
+        number of each level.
     schema_ : Schema
         DataFrames: schema with the declared or released bounds and categories; y is the last column.
     summary_ : FitSummary
@@ -205,22 +212,28 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
 
     Notes
     -----
-    **Privacy.** Beside the events that `fit` names, it charges: without a mixture and a network, one event for a second
-    look at rare facts (twice the part of a kind of fact) and one for the ranges of numbers far from zero (that part);
-    one for columns of more than 128 declared categories (twice that part, for all of them together); one for the
-    moments (three for arrays: mean, norms about it, second moments; of images grey pixels too, and sub-clusters of the
-    classes where noise is low); for tables of 3 to 24 columns beside the target, modelled without mixture and network,
-    one for the interactions of all triples of columns, and of such models with `unit` one for tables of the units, of
-    its `columns` and of their number of rows, and one for its `shared` columns; with "mixture", one for each step of
-    DP-EM; with "net", `steps` Poisson-sampled ones; with "features", and with "net" for the same
-    images, one for the moments of wavelet features; with "target" in `budget_split`, one for the clipped gradient.
+    **Privacy.** In addition to the events that `fit` names, it charges one event for each of these
+    releases:
 
-    Sampling draws levels of categorical columns and bins from the decoder's distribution, never their maximum.
+    - without a mixture and a network: a second release of rare facts (twice the share "bounds"), and the ranges of
+      numbers far from zero (that share);
+    - columns of more than 128 declared categories (twice that share, for all of them together);
+    - the moments. For arrays there are three events: mean, norms about the mean, second moments; for images also grey
+      pixels, and, if the noise is low, sub-clusters of the classes;
+    - interactions of all triples, for tables of 3 to 24 columns beside the target without mixture and network;
+    - for such tables with `unit`, tables of the units, their `columns` and their number of rows; and the `shared`
+      columns;
+    - with "mixture", each step of DP-EM; with "net", each of the `steps`, which are Poisson-sampled;
+    - with "features", and with "net" for the same images, the moments of wavelet features;
+    - with "target" in `budget_split`, the clipped gradient.
+
+    `sample` draws categories and bins from the distribution of the decoder. It never takes the most probable one.
 
     References
     ----------
     .. [1] S. Takagi, T. Takahashi, Y. Cao, M. Yoshikawa, P3GM: Private High-Dimensional Data Release via Privacy
-       Preserving Phased Generative Model, ICDE 2021 (with one joint release a phase, and accounting that holds).
+       Preserving Phased Generative Model, ICDE 2021 (here with one joint release for each phase, and correct
+       accounting).
 
     Examples
     --------

@@ -143,10 +143,10 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
 class PriVAESynthesizer(BaseVAESynthesizer):
     """PriVAE: a VAE by term-wise DP-SGD, whose loss has a divergence of the latents of many records from a prior.
 
-    Releases encoder, decoder and prior, trained by term-wise DP-SGD: each step sums the clipped gradients of single
-    records (reconstruction and KL) and of random groups of records (the divergence) and adds one draw of noise, for
-    what one record can change in both. All phases are calibrated together and charged before the first of them: a fit
-    costs (`epsilon`, `delta`).
+    The fit releases encoder, decoder and prior, trained by term-wise DP-SGD. Each step sums the clipped gradients of
+    single records (reconstruction and KL) and of random groups of records (the divergence). It adds noise to this sum
+    for the largest change that one record can cause in both parts. All phases are calibrated together and charged
+    before the first one: a fit costs (`epsilon`, `delta`).
 
     Parameters
     ----------
@@ -171,41 +171,42 @@ class PriVAESynthesizer(BaseVAESynthesizer):
     beta : float, default=1.0
         Weight of KL(q(z|x) || p(z)) of each record.
     likelihood : {"auto", "bernoulli", "gaussian", "laplace"}, default="auto"
-        Distribution of the values of arrays; "auto" is Bernoulli for values that are not negative, else Gaussian;
-        "bernoulli" needs `bounds` that say so. DataFrames have one categorical distribution a column.
+        Distribution of the values of arrays. "auto" is Bernoulli for values that are not negative, else Gaussian;
+        "bernoulli" needs `bounds` that are not negative. DataFrames have one categorical distribution for each column.
     target, schema, classes, target_type, bounds, on_invalid
-        As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` the decoder is
-        conditional on the class; a numeric one is a column like the others.
+        As in `P3GMSynthesizer`: public facts about the data. With a categorical y or `target`, the decoder is
+        conditional on the class. A numeric target is a column like the others.
     image_shape : (height, width) or (height, width, channels) or None, default=None
         Arrays: shape of an image, if rows are images. Without `warm_start_steps` the networks are then convolutional,
-        but for a `SparseEncoder`. A row has its pixels line by line, and the channels of a pixel side by side.
+        except a `SparseEncoder`. A row has its pixels line by line, and the channels of a pixel side by side.
     budget_split : dict or None, default=None
-        Shares of the budget: {"bounds": .05} is that of each kind of fact that is learned (schema, bins of numeric
-        columns; bounds, classes), and the default.
+        Shares of the budget. "bounds", .05 by default, is the share of each kind of fact that is learned (schema, bins
+        of numeric columns; bounds, classes).
     training : DPSGD or None, default=None
         Training of the networks. Default: 500 steps at a `sampling_rate` of .02, a `gradient_bound` of 1 (C1 of the
-        paper), 2000 `warm_start_steps` for DataFrames, and for images under the normal prior; none for other arrays.
-        With these, the networks start from an ordinary training on 40,000 synthetic rows of released moments (as of
-        `MomentSynthesizer`), which take four fifths of the budget; this gives far better samples, and takes longer. The
-        decoder of a table is fitted there to the likelihood of the rows under the prior, too. Networks for images are
-        then dense, and `image_shape` is that of the moments. Default `net`: a `DPNet` of `PriVAEModule` with Adam at
-        5e-3 and a `ParameterAverage` of .99. After a warm start it has 300 hidden units, and steps of 3e-4 (tables) or
-        1e-3 (arrays). With a divergence, ``prior="sparse"`` and three latents or more its encoder is a
-        `skdpgen.nn.SparseEncoder`.
+        paper), and 2000 `warm_start_steps` for DataFrames, and for images with the normal prior; other arrays have no
+        warm start. In a warm start, the networks are first trained without noise on 40,000 synthetic rows of released
+        moments (those of `MomentSynthesizer`). These moments cost four fifths of the budget. The samples are then far
+        better, and the fit takes longer. In the warm start the decoder of a table is also fitted to the likelihood of
+        the synthetic rows under the prior. Networks for images are then dense, and `image_shape` is that of the
+        moments. Default `net`: a `DPNet` of `PriVAEModule` with Adam at 5e-3 and a `ParameterAverage` of .99. After a
+        warm start it has 300 hidden units, and steps of 3e-4 (tables) or 1e-3 (arrays). With a divergence,
+        ``prior="sparse"`` and three latents or more, its encoder is a `skdpgen.nn.SparseEncoder`.
     checkpoint : str, path or None, default=None
-        File, ending in .safetensors, from which the same fit goes on after it was killed: nothing is charged again.
-        Needs an `accountant` with a ledger file. The file holds released values alone; when the fit is complete, it is
-        the file of the model, for ``skdpgen.load``.
+        File (.safetensors) from which the same call resumes a fit whose process was killed; nothing is charged again.
+        Needs an `accountant` with a ledger file. The file contains released values alone. When the fit is complete, it
+        is the model file, for ``skdpgen.load``.
     unit, max_rows_per_unit
-        As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
-        With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once.
-        A group of the divergence has all rows of its units, or with "units" one random row of each.
+        As in `P3GMSynthesizer`: who is protected if a person may have several rows, and how many rows are used. The
+        gradient of a unit is the sum over its rows, or their mean with ``weighting="units"``. It is clipped once. A
+        group of the divergence has all rows of its units, or one random row of each unit with "units".
     noise : {"secure", "fast"}, default="secure"
         Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": where it is a terminal, and the fit is not one of a search.
+        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
+        search.
 
     Attributes
     ----------
@@ -231,12 +232,12 @@ class PriVAESynthesizer(BaseVAESynthesizer):
 
     Notes
     -----
-    **Privacy.** Beside the events that `fit` names, it charges one Gaussian event for the counts of the classes (of all
-    rows, without classes; none where only the public number of rows is needed) or, with `warm_start_steps`, those of
-    the moments; and `steps` Poisson-sampled ones, which sample units.
+    **Privacy.** In addition to the events that `fit` names, it charges one Gaussian event for the counts of the classes
+    (or of all rows, if there are no classes; none if it needs only the public number of rows). With `warm_start_steps`,
+    it charges the events of the moments instead. It also charges `steps` Poisson-sampled steps, which sample units.
 
-    A record moves a step by at most ``C1/B + 2 C2/b`` (B the expected batch size, b the number of groups); the paper's
-    C2 for 2 C2 is too small, see the page "PriVAE" of the documentation.
+    A record changes a step by at most ``C1/B + 2 C2/b`` (B is the expected batch size, b the number of groups). The
+    paper has C2 instead of 2 C2, which is too small: see the page "PriVAE" of the documentation.
 
     References
     ----------

@@ -177,14 +177,15 @@ class Numeric:
         are objects of decimal.Decimal and datetime.time. Time spans (timedelta64, Arrow's duration) and times of the
         day are numbers of seconds, whole ones with ``integer=True``; so are their bounds.
     decimals : int, default=None
-        Number of decimals that decoded values are rounded to. None: learned with the bounds, if those are. Otherwise,
-        values that are drawn within a bin get so many that the distance of the bounds has four significant digits, but
-        two at least, and those in which the bounds are written; other values are not rounded.
+        Number of decimals to which decoded values are rounded. None: if the bounds are learned, so are the decimals.
+        Otherwise the distance between the bounds has four significant digits; a value has at least two decimals, and at
+        least those of the bounds. Only values that are drawn within a bin are then rounded.
     step : float, default=None
-        Values are multiples of it, such as 0.25 or 10_000; others are rounded to the nearest one. Public.
+        Values are multiples of this number, such as 0.25 or 10_000; other values are rounded to the nearest multiple.
+        Public.
     spikes : sequence of float, default=None
-        Values, at most 32, that many rows may have exactly, and that are not drawn from their neighbourhood. Public.
-        Zero and the two bounds are always such values, and so is every integer where there are at most 128.
+        At most 32 values that many rows have exactly. `sample` draws these values themselves, and not values near them.
+        Public. Zero and the two bounds are always such values, and so is every integer if there are at most 128.
     """
 
     name: str | int = field(kw_only=False)
@@ -361,8 +362,8 @@ class Categorical:
     missing : bool, default=False
         Whether values may be missing; "missing" is then the last level.
     other : str or number, default=None
-        Value that takes the place of every value outside `categories`; None refuses such values. Learned schemas
-        have one.
+        Value that replaces every value outside `categories`; None refuses such values. Learned schemas have such a
+        value.
     dtype : str, default=None
         dtype of decoded columns; None follows `categories` ("str" for text). Categories of intervals are their texts,
         such as "(0, 10]"; `other` is then a missing interval.
@@ -370,10 +371,11 @@ class Categorical:
         Whether the order of `categories` has a meaning: decoded columns are then ordered categoricals. Needs declared
         categories and excludes `other`, which has no place in the order.
     hierarchy : mapping of str to sequence of categories, or int, default=None
-        Public groups of categories, by which fits model the column: group name -> its categories, each category in
-        exactly one group; or a number of characters, and categories that share so many first ones are a group (so may
-        learned ones). Groups that are given by name declare the categories too, where `categories` is None. None: fits
-        release groups of columns of many categories. The attribute is a tuple of pairs, or the number.
+        Public groups of categories, by which fits model the column. A mapping gives each group name its categories;
+        each category is in exactly one group, and if `categories` is None, the groups declare the categories too. A
+        number of characters puts categories with the same first characters into one group; this also applies to learned
+        categories. None: a fit forms groups for a column of many categories, within its budget. The attribute is a
+        tuple of pairs, or the number.
 
     Raises
     ------
@@ -572,15 +574,16 @@ class Datetime:
         Earliest and latest time, inclusive, without time zone (the dtype has it). Public; None: learned under
         differential privacy.
     resolution : {"D", "h", "min", "s", "ms", "us"}, default="s"
-        Step that times are rounded down to. Where the bounds are learned, so is a coarser step, to a day.
+        Times are rounded down to a multiple of this step. If the bounds are learned, a coarser step, up to a day, is
+        learned too.
     missing : bool, default=False
         Whether values may be missing.
     dtype : str, default="datetime64[us]"
-        dtype of decoded columns, with a time zone where there is one, as in "datetime64[ns, Europe/Paris]". "date" is
-        objects of datetime.date. Periods, as in "period[M]", are modelled by their first moments.
+        dtype of decoded columns, with the time zone if there is one, as in "datetime64[ns, Europe/Paris]". "date" means
+        objects of datetime.date. Periods, as in "period[M]", are modelled by their start times.
     format : str, default=None
-        Format of `datetime.strptime` of the column in a CSV file, such as "%d.%m.%Y", in which it is read and written.
-        Public; None is ISO 8601. A fit to a DataFrame does not use it.
+        Format in which the column is read from and written to a CSV file, such as "%d.%m.%Y" (as in
+        `datetime.strptime`). Public; None is ISO 8601. A fit to a DataFrame does not use the format.
     """
 
     name: str | int = field(kw_only=False)
@@ -650,7 +653,8 @@ class Identifier:
         Name of the column.
     pattern : str, default=None
         Text of a key, with one run of ``#`` for a counter that starts at 1, such as ``"P-######"`` for P-000001. A
-        counter with more digits than that is written in full, so that no key occurs twice. Public. None: the counter.
+        counter that has more digits than the run is written in full, so that no key occurs twice. Public. None: the
+        counter alone.
     dtype : str, default=None
         dtype of the column of a sample: integers or text. None is int64, or "str" with a pattern.
     """

@@ -49,15 +49,16 @@ def check_unique(names) -> None:
 class Schema:
     """Public facts about a table: names, order, kinds, bounds, categories, dtypes of its columns.
 
-    Everything in a schema is public: declared by the caller, or released under differential privacy. Bounds and
-    categories that are None are learned from the data, and charged, by the estimator that is given the schema.
+    Everything in a schema is public: declared by you, or released under differential privacy. If bounds or categories
+    are None, an estimator learns them from the rows and charges for them.
 
     Parameters
     ----------
     columns : sequence of Numeric, Categorical, Boolean, Datetime or Identifier
         One entry for each column, in the order of the table.
     constraints : sequence of str, default=()
-        What holds in every row, such as ``"admitted <= discharged"``; synthetic rows satisfy it. See the user guide.
+        Conditions that hold in every row, such as ``"admitted <= discharged"``; synthetic rows satisfy them. See the
+        user guide.
 
     Examples
     --------
