@@ -10,9 +10,9 @@ import pandas as pd
 
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..tabular import Categorical, Numeric, validate_frame
-from ..tabular._constraints import constraint_texts
-from ..tabular._construction import Construction, check_equalities, warn_of_contradictions
-from ..tabular._formats import type_of_objects
+from ..tabular._constraints import constraint_texts, read_constraint
+from ..tabular._construction import Construction, check_equalities, refuse_violations, warn_of_contradictions
+from ..tabular._formats import form_of, type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers
 from ..utils.categories import family
@@ -37,7 +37,7 @@ __all__ = [
 _IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")
 
 
-def check_chunk(chunk, schema, on_invalid, whole, apart, construction):
+def check_chunk(chunk, schema, on_invalid, whole, apart, construction, conditions):
     """Number of rows, and the kinds of values in columns of unknown categories if chunks may differ in them.
 
     With `apart` each chunk is made separately, so that its dtypes may depend on its rows.
@@ -47,6 +47,8 @@ def check_chunk(chunk, schema, on_invalid, whole, apart, construction):
         _check_text(chunk, schema)
     if construction is not None:
         validate_frame(construction.encode(chunk, on_invalid), construction.seen)
+    if on_invalid == "raise":
+        refuse_violations(chunk, schema, conditions)
     open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical)]
     written = {c.name: set(map(family, _written(construction, c))) for c in open_}
     open_ = [column for column in open_ if written[column.name] or not whole]
@@ -125,9 +127,10 @@ def as_classes(column):
     """Return a target of whole numbers of which a schema states the kind alone as categories.
 
     The dtype of an integer target means classes where there is no schema, and `skdpgen schema` writes no more than
-    that dtype. Bounds declare a quantity.
+    that dtype. Bounds declare a quantity, and time spans and times of the day are quantities.
     """
-    if isinstance(column, Numeric) and column.integer and not column.complete:
+    whole = isinstance(column, Numeric) and column.integer and form_of(column.dtype) not in ("span", "time")
+    if whole and not column.complete:
         return Categorical(column.name, missing=column.missing, dtype=column.dtype)
     return column
 
@@ -170,15 +173,23 @@ def point_out_hierarchies(table, seen, targets):
 
 
 def construction_of(schema, constraints, targets, constant=()):
-    """The construction of the constraints of a schema, and of those others that it can satisfy; None without any."""
+    """The construction of the constraints of a schema, and of those others that it can satisfy, and what is left.
+
+    Returns
+    -------
+    construction : Construction or None
+    conditions : tuple of constraints
+        Those for which rows are drawn again.
+    """
     given = constraint_texts(constraints)
     declared = schema.constraints
     if not given and not declared:
-        return None
+        return None, ()
     construction = Construction.of(schema.constrain(*given), targets, constant)
     check_equalities(construction)
     warn_of_contradictions(construction)
+    conditions = tuple(read_constraint(text, schema.names) for text in construction.left)
     kept = [text for text in construction.table.constraints if text in declared or text in construction.texts]
     if len(kept) < len(construction.table.constraints):  # what is drawn again may change after the fit
         construction = Construction.of(replace(schema, constraints=tuple(kept)), targets, constant)
-    return construction if kept else None
+    return construction if kept else None, conditions

@@ -34,6 +34,7 @@ from ..tabular import (
     schema_histogram,
 )
 from ..tabular._constraints import constraint_texts
+from ..tabular._construction import within_reach
 from ..tabular._identifiers import split_keys
 from ..tabular._learning import cell_weights, joined_categories, most_categories, schema_and_candidates, with_ranges
 from ..tabular._ranges import narrowed_ranges, range_histogram
@@ -163,7 +164,8 @@ class FrameRows:
         if classes is not None:
             schema = self._declare(schema, target, numeric[0], classes)
         targets = tuple(name for name, as_number in zip(targets, numeric) if conditional and not as_number)
-        self.construction, table = construction_of(schema, constraints, targets, constant), schema
+        self.construction, self.conditions = construction_of(schema, constraints, targets, constant)
+        table = schema
         if self.construction is not None:
             schema, table = self.construction.seen, self.construction.table
             self.public_assumptions += [
@@ -191,6 +193,7 @@ class FrameRows:
             whole=source.one_slice,
             apart=not source.in_memory,
             construction=self.construction,
+            conditions=self.conditions,
         )
         self.n_rows, families = source.inspect(checked, joined_checks)
         check_row_count(self.n_rows)
@@ -389,6 +392,8 @@ class FrameRows:
             schema, unspent = self._learn_schema(noise_multipliers, extra_delta, most, rng, neighboring)
         if self.construction is not None:
             schema = self.construction.settled(schema)
+        changed = () if self.construction is None else self.construction.changed
+        schema = within_reach(schema, self.conditions, set(self.schema.incomplete) - set(changed))
         many = ()
         if has_groups:  # more learned categories than there is room for, which released names alone decide
             learned = (n for n in self.learned if n not in self.grouped)

@@ -27,6 +27,7 @@ from ._construction_steps import (
     Overwritten,
     inside,
     restore_unbounded,
+    typed,
     unit_of,
     with_bounds,
 )
@@ -34,13 +35,22 @@ from ._formats import form_of, time_zone
 from ._frames import check_columns, numeric_bounds, numeric_values, restore
 from ._schema import Schema
 
-__all__ = ["Construction", "check_equalities", "warn_of_contradictions"]
+__all__ = [
+    "Construction",
+    "check_equalities",
+    "refuse_violations",
+    "warn_of_contradictions",
+    "within_reach",
+]
 
 _MOST_INTEGER = 2**53
 # Whole numbers of a range in which an equality may be found by drawing again.
 _MOST_REPEATING = 10_000
 # Rows in which conditions that rows are drawn again for are tried.
 _TRIAL_ROWS = 20_000
+_VIOLATED = 'rows violate the constraint {text!r}, and on_invalid="raise" refuses them: correct the rows, or {other}'
+# Comparisons, and what each is from the other side.
+_TURNED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq}
 # Microseconds.
 _DAY, _SECOND = 86_400_000_000, 1_000_000
 
@@ -212,10 +222,7 @@ class Construction:
         if on_invalid == "raise":
             for step in self.steps:
                 if step.violated(outer, self.table).any():
-                    raise SchemaError(
-                        f'rows violate the constraint {step.text!r}, and on_invalid="raise" refuses them: correct the '
-                        'rows, or clip them by on_invalid="clip"'
-                    )
+                    raise SchemaError(_VIOLATED.format(text=step.text, other='clip them by on_invalid="clip"'))
         for step in self.steps:
             if isinstance(step, Overwritten):
                 step.overwrite(outer, self.table)
@@ -366,6 +373,86 @@ def _hardly_repeats(column):
         return True
     low, high = numeric_bounds(column) if column.complete else (0, 0)
     return high - low > _MOST_REPEATING
+
+
+def refuse_violations(frame, schema, conditions):
+    """Raise SchemaError if rows violate a condition for which rows are drawn again; it names the condition, no value.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of the columns of `schema`. **Privacy**: rows are private values, not released.
+    schema : Schema
+    conditions : sequence of constraints
+    """
+    for condition in conditions:
+        rows = pd.DataFrame({name: typed(frame[name], schema[name]) for name in condition.columns})
+        if not condition.holds(rows).all():
+            raise SchemaError(_VIOLATED.format(text=condition.text, other='use all rows by on_invalid="clip"'))
+
+
+def within_reach(schema, conditions, learned):
+    """Move learned bounds of numbers all of which violate a condition such as ``age >= 16``.
+
+    The noise may hide the numbers of a column. Then its bounds are default ones, and rows could be drawn again forever.
+    This depends on the released bounds and the declared conditions alone.
+
+    Parameters
+    ----------
+    schema : Schema
+        Complete.
+    conditions : sequence of constraints
+        For which rows are drawn again.
+    learned : sequence of column names
+        Columns without declared bounds.
+
+    Returns
+    -------
+    Schema
+    """
+    limits = {}
+    for condition in conditions:
+        for name, op, value in _comparisons_with_numbers(condition):
+            column = schema[name] if name in learned else None
+            if isinstance(column, Numeric) and form_of(column.dtype) is None:
+                low, high = limits.get(name, (-math.inf, math.inf))
+                lowest, highest = _limits(op, value, column)
+                limits[name] = max(low, lowest), min(high, highest)
+    for name, (low, high) in limits.items():
+        smallest, largest = numeric_bounds(schema[name])
+        if low > high:
+            continue  # no value fulfils the conditions
+        if low > smallest and low >= largest:
+            schema = schema.replace(with_bounds(schema[name], low, min(low + largest - smallest, high)))
+        elif high < largest and high <= smallest:
+            schema = schema.replace(with_bounds(schema[name], max(high - largest + smallest, low), high))
+    return schema
+
+
+def _comparisons_with_numbers(condition):
+    """Comparisons of a column with a number that a condition asks of all rows: (column, operator, number)."""
+    for part in _conjuncts(condition.tree) if isinstance(condition, RowConstraint) else []:
+        if not isinstance(part, ast.Compare):
+            continue
+        for op, left, right in zip(part.ops, [part.left, *part.comparators], part.comparators):
+            kind = type(op)
+            if kind not in _TURNED:
+                continue
+            if isinstance(right, ast.Name):
+                left, right, kind = right, left, _TURNED[kind]
+            number = _linear(right, condition)
+            if isinstance(left, ast.Name) and number is not None and not number[0]:
+                yield condition.columns_in(left)[0], kind, number[1]
+
+
+def _limits(op, value, column):
+    """Lowest and highest number of a column, in its own steps, that fulfils a comparison."""
+    value /= column.step or 1
+    low, high = value, value
+    if column.whole:
+        low = math.floor(value) + 1 if op is ast.Gt else math.ceil(value)
+        high = math.ceil(value) - 1 if op is ast.Lt else math.floor(value)
+    return low if op in (ast.Gt, ast.GtE, ast.Eq) else -math.inf, high if op in (ast.Lt, ast.LtE, ast.Eq) else math.inf
 
 
 def warn_of_contradictions(construction):

@@ -35,6 +35,7 @@ __all__ = [
     "Overwritten",
     "inside",
     "restore_unbounded",
+    "typed",
     "unit_of",
     "with_bounds",
 ]
@@ -487,7 +488,7 @@ class Overwritten(_Step):
         pass
 
     def _where(self, outer, table):
-        parts = {name: _typed(outer[name], table[name]) for name in self.inputs}
+        parts = {name: typed(outer[name], table[name]) for name in self.inputs}
         return self.conditional.where(pd.DataFrame(parts))
 
     def violated(self, outer, table):
@@ -640,7 +641,7 @@ def _read(series, column):
     return codes, [*uniques, None]
 
 
-def _typed(series, column):
+def typed(series, column):
     """Values of a column in the types of its schema: the dtype of a chunk follows from all of its rows."""
     if isinstance(column, Numeric | Datetime):
         values = restore_unbounded(numeric_values(series, replace(column, bounds=None)), column)
