@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from ._arguments import add_dropping, add_reading, names_of, reading
@@ -99,14 +100,49 @@ def run(arguments):
 
 
 def _tables(arguments, paths, schema):
-    """Tables of the files, the first of which has all columns that are left out; a synthetic one may lack them."""
-    from ..data.table_files import column_names, read_table
+    """Tables of the files; one of them may lack columns that are left out."""
+    from ..data.table_files import read_table
 
-    left_out, tables = [], []
-    if arguments.drop:
-        left_out = names_of(arguments.drop, column_names(paths[0], arguments.separator), "--drop")
-    for path in paths:
-        here = set(column_names(path, arguments.separator)) if left_out else ()
-        dropped = [name for name in left_out if name in here]
-        tables.append(read_table(path, **reading(arguments), schema=schema, left_out=dropped))
+    how = [_how(arguments, path, synthetic=path is paths[1]) for path in paths]
+    columns = [_columns(path, options) for path, options in zip(paths, how)]
+    left_out = names_of(arguments.drop, list(dict.fromkeys([*columns[0], *columns[1]])), "--drop")
+    _check_columns(paths, columns, left_out, schema)
+    tables = []
+    for path, names, options in zip(paths, columns, how):
+        dropped = [name for name in left_out if name in names]
+        tables.append(read_table(path, **options, schema=schema, left_out=dropped))
     return tables
+
+
+def _how(arguments, path, synthetic):
+    """Options of the reader: synthetic rows are written in UTF-8, with nothing above the names of their columns."""
+    from ..data.table_files import is_utf8
+
+    options = reading(arguments)
+    if synthetic:
+        options["skip_lines"] = 0
+        if options["encoding"] is not None and Path(path).is_file() and is_utf8(path):
+            options["encoding"] = None
+    return options
+
+
+def _columns(path, options):
+    from ..data.table_files import check_input, column_names
+
+    check_input(path, **options)
+    return column_names(path, *(options[name] for name in ("separator", "encoding", "skip_lines")))
+
+
+def _check_columns(paths, columns, left_out, schema):
+    """Refuse tables of different columns, before any of their rows is read."""
+    from ..tabular import Identifier
+
+    keys = () if schema is None else [column.name for column in schema.columns if isinstance(column, Identifier)]
+    real, *others = ([name for name in names if name not in (*left_out, *keys)] for names in columns)
+    for path, names in zip(paths[1:], others):
+        alone = [(paths[0], [name for name in real if name not in names])]
+        alone += [(path, [name for name in names if name not in real])]
+        if alone := [(file, names) for file, names in alone if names]:
+            said = "; ".join(f"only {file} has the columns {', '.join(names)}" for file, names in alone)
+            dropped = ",".join(dict.fromkeys([*left_out, *(name for _, names in alone for name in names)]))
+            raise ValueError(f"{said}; to compare the others, give --drop {shlex.quote(dropped)}")

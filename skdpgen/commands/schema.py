@@ -7,7 +7,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from ._arguments import add_dropping, add_reading, names_of, reading
+from ._arguments import add_dropping, add_reading, columns_of, names_of, reading
 
 __all__ = ["add", "run"]
 
@@ -57,7 +57,7 @@ def add(command):
 
 
 def run(arguments):
-    from ..data.table_files import check_apart, check_output, column_names, declare_public, read_table
+    from ..data.table_files import check_apart, check_output, declare_public, read_table
     from ._questions import Terminal, ask_about, on_terminal
 
     terminal = None if arguments.no_questions or not on_terminal() else Terminal()
@@ -69,7 +69,7 @@ def run(arguments):
         check_apart(arguments.input, output)
     options, left_out = reading(arguments), []
     if arguments.drop:
-        left_out = names_of(arguments.drop, column_names(arguments.input, arguments.separator), "--drop")
+        left_out = names_of(arguments.drop, columns_of(arguments.input, arguments), "--drop")
     frame = read_table(arguments.input, **options, left_out=left_out)
     schema, target = _settled(arguments, frame), arguments.target
     public = list(schema) if "*" in arguments.public else arguments.public
@@ -137,8 +137,9 @@ def _notation(arguments, *, dates=False):
     The schema has the formats of dates.
     """
     file = {"missing": arguments.missing, "separator": arguments.separator, "thousands": arguments.thousands}
-    file |= {"decimal": None if arguments.decimal == "." else arguments.decimal}
-    file |= {"dates": arguments.dates if dates else None}
+    file |= {"decimal": None if arguments.decimal == "." else arguments.decimal, "sign": arguments.sign}
+    file |= {"dates": arguments.dates if dates else None, "encoding": arguments.encoding}
+    file |= {"skip-lines": arguments.skip_lines or None}
     given = [(name, one) for name, value in file.items() for one in (value if isinstance(value, list) else [value])]
     text = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given if value is not None)
     return text + (" --header" if arguments.header else "")

@@ -19,6 +19,7 @@ from ._arguments import (
     add_settings,
     add_target,
     add_unit,
+    columns_of,
     names_of,
     objects_of,
     print_ledger,
@@ -179,13 +180,11 @@ def _check_kinds(rows, schema, declared_public):
 
 def _columns_left_out(arguments, schema):
     """Return the columns that are not read, and the schema of the others."""
-    from ..data.table_files import column_names
-
     if arguments.only_schema_columns and schema is None:
         raise ValueError("--only-schema-columns needs --schema")
     if schema is None and not arguments.drop and arguments.unit is None:
         return [], None
-    names = column_names(arguments.input, arguments.separator)
+    names = columns_of(arguments.input, arguments)
     left_out = names_of(arguments.drop, names, "--drop")
     if arguments.unit is not None:
         if arguments.unit not in names:
@@ -206,9 +205,7 @@ def _columns_left_out(arguments, schema):
 
 def _name_undeclared(arguments, schema, left_out):
     """Say which columns a schema does not list, so that deleting one from its file is no way to drop it."""
-    from ..data.table_files import column_names
-
-    names = column_names(arguments.input, arguments.separator)
+    names = columns_of(arguments.input, arguments)
     known = (*left_out, arguments.target, arguments.unit)
     undeclared = [name for name in names if name not in schema and name not in known]
     if undeclared and set(schema) <= set(names):  # else the fit refuses the schema
@@ -317,8 +314,6 @@ def _unit_columns(arguments):
 
     `columns` are there where synthetic units are asked for, because some models have none, and then refuse them.
     """
-    from ..data.table_files import column_names
-
     named, shared = arguments.unit_columns, arguments.unit_shared
     asked = (arguments.units, arguments.units_output) != (None, None)
     if not (named or shared or asked):
@@ -329,7 +324,7 @@ def _unit_columns(arguments):
         )
     if not named and arguments.units_output is not None:
         raise ValueError("--units-output needs --unit-columns: a unit would have nothing but a number")
-    known = column_names(arguments.input, arguments.separator) if named or shared else []
+    known = columns_of(arguments.input, arguments) if named or shared else []
     columns = {"columns": names_of(named, known, "--unit-columns")} if named or asked else {}
     return columns | ({"shared": names_of(shared, known, "--unit-shared")} if shared else {})
 
