@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import _command_line
 import numpy as np
 import pandas as pd
@@ -170,11 +172,13 @@ def test_a_name_with_a_comma_can_be_dropped(keyed):
 
 
 @pytest.mark.parametrize("mark", ["?", "N"])
-def test_a_missing_value_is_written_as_it_was(keyed, mark):
+def test_a_missing_value_is_written_as_it_was(keyed, mark, capsys):
     frame = keyed[["ill"]].assign(town=np.where(np.arange(len(keyed)) % 3, "north", mark))
     frame.to_csv("keyed.csv", index=False)
     fit = f"{FIT} --missing {mark} --missing NA --kinds-from-values --save-model m.safetensors"
     assert main(fit.split()) == 0
+    given = f"--missing {shlex.quote(mark)}"
+    assert f"skdpgen sample m.safetensors {given} --output MORE.csv" in capsys.readouterr().err
     assert main(f"sample m.safetensors --rows 300 --missing {mark} --output again.csv".split()) == 0
     for path in ("out.csv", "again.csv"):
         towns = pd.read_csv(path, keep_default_na=False)["town"]

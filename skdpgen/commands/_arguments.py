@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import math
 
-from .._types import MISSING_UNITS, NEIGHBORING, WEIGHTINGS, in_words
+from .._types import DELTAS, EPSILONS, MISSING_UNITS, NEIGHBORING, WEIGHTINGS, in_words
 from ..utils.printing import printable
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "add_settings",
     "add_target",
     "add_unit",
+    "check_budget",
     "columns_of",
     "find_models",
     "load_card",
@@ -140,6 +142,13 @@ def add_budget(parser, epsilon=1.0, default="1", ledger=False):
         metavar="R",
         help=f"neighbouring relation, {' or '.join(NEIGHBORING)} (default: {of_ledger}{NEIGHBORING[0]})",
     )
+
+
+def check_budget(arguments):
+    """Refuse an epsilon or delta that no fit has, in the words of the command line."""
+    for name, value, (low, high) in (("epsilon", arguments.epsilon, EPSILONS), ("delta", arguments.delta, DELTAS)):
+        if value is not None and not (low <= value <= high or (name == "epsilon" and value == math.inf)):
+            raise ValueError(f"--{name} must be from {low:g} to {high:g}; got {value:g}")
 
 
 def add_target(parser):

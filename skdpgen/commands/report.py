@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from ._arguments import add_dropping, add_reading, names_of, reading
+from ._arguments import add_dropping, add_quiet, add_reading, load_card, names_of, reading
 
 __all__ = ["add", "run"]
 
@@ -48,6 +48,7 @@ def add(command):
     add_dropping(command)
     add_reading(command)
     command.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the choice of rows (default: 0)")
+    add_quiet(command)
     command.add_argument(
         "--output",
         default="skdpgen-report.html",
@@ -57,7 +58,7 @@ def add(command):
 
 
 def run(arguments):
-    from .. import PrivacyCard, Schema, load
+    from .. import Schema, load
     from ..data.table_files import check_apart, check_output
     from ..report import build_report, read_results
 
@@ -69,7 +70,7 @@ def run(arguments):
         raise ValueError("--positive needs --target")
     if arguments.test is not None and arguments.target is None:
         raise ValueError("--test needs --target")
-    card = None if arguments.card is None else PrivacyCard.load(arguments.card)
+    card = None if arguments.card is None else load_card(arguments.card)
     model = None if arguments.model is None else load(arguments.model)
     results = None if arguments.results is None else read_results(arguments.results)
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
@@ -89,6 +90,7 @@ def run(arguments):
         title=f"{Path(arguments.synthetic).name} beside {Path(arguments.real).name}",
         max_rows=arguments.max_rows,
         random_state=arguments.seed,
+        progress=False if arguments.quiet else "auto",
     )
     report.save(arguments.output)
     for name, value in report.figures.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -19,6 +20,7 @@ from ._arguments import (
     add_settings,
     add_target,
     add_unit,
+    check_budget,
     columns_of,
     names_of,
     objects_of,
@@ -216,7 +218,7 @@ def _name_undeclared(arguments, schema, left_out):
         )
 
 
-def _check_budget(arguments):
+def _check_ledger(arguments):
     """Refuse a budget that is not that of the ledger: the same command may then run twice."""
     from .. import PrivacyAccountant
 
@@ -258,7 +260,8 @@ def run(arguments):
 
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     _check_results(arguments)
-    _check_budget(arguments)
+    check_budget(arguments)
+    _check_ledger(arguments)
     model = getattr(skdpgen, _MODELS[arguments.model])
     settings = _settings(arguments, model)
     options = reading(arguments)
@@ -356,11 +359,22 @@ def _run(arguments, model, settings, schema, options, results):
     for remark in synthesizer.card_.remarks:
         print(remark)
     print_written(n_rows, arguments)
+    _say_how_to_sample(arguments)
     if warned is not None:
         raise RuntimeError(
             f"{warned} (a {type(warned).__name__}, and warnings are errors here; the fit is complete, and its results "
             "are written)"
         )
+
+
+def _say_how_to_sample(arguments):
+    """The command that draws more rows in the same notation, which the released model does not have."""
+    notation = {"separator": arguments.separator, "missing": next(iter(arguments.missing), None)}
+    notation |= {"decimal": None if arguments.decimal == "." else arguments.decimal}
+    given = "".join(f" --{name} {shlex.quote(value)}" for name, value in notation.items() if value is not None)
+    if arguments.save_model and given:
+        model = shlex.quote(str(arguments.save_model))
+        print(f"skdpgen: more rows in this notation: skdpgen sample {model}{given} --output MORE.csv", file=sys.stderr)
 
 
 def _read_rows(arguments, schema, left_out, options):
