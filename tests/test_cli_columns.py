@@ -62,8 +62,13 @@ def test_schema_points_to_persons_with_several_rows_and_codes_of_missing_values(
     assert "by the names of the columns: E-Mail, product_name." in said
     assert "far from all others: age. If they stand for a missing value, give each as --missing" in said
     assert "x@y" not in said
-    assert main(["schema", "keyed.csv", "--missing", "999", "--output", "s.json"]) == 0
-    assert "far from all others" not in capsys.readouterr().err
+    marks = ["--missing", "", "--missing", "999"]
+    assert main(["schema", "keyed.csv", *marks, "--drop", "E-Mail,product_name,visit_id", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "far from all others" not in said
+    assert "give --missing '' --missing 999 to skdpgen synthesize" in said
+    assert main([*FIT.split(), *marks, "--schema", "s.json", "--only-schema-columns"]) == 0
+    assert pd.read_csv("out.csv", dtype=str)["age"].isna().any()
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,10 @@ def test_options_of_csv_files_are_refused_with_parquet(table, option, capsys):
         (b"age,age\n1,2\n", "duplicate column names: 'age'; rename them"),
         ("age,town\n1,köln\n".encode("cp1252"), "--encoding cp1252 .* --encoding latin-1"),
         ("age,town\n1,köln\n".encode("utf-16"), "give --encoding utf-16"),
-        (b"Export of 2024\n\nage,town\n1,north\n2,south\n", "lines above line 3 are a title, .* give --skip-lines 2"),
-        (b"Export of 2024\nage,town\n1,north\n2,south\n", "line 1 is a title, .* give --skip-lines 1"),
+        (b"Export of 2024\n\nage,town\n1,north\n2,south\n", "lines above line 3 are a title, give --skip-lines 2"),
+        (b"Export of 2024\nage,town\n1,north\n2,south\n", "line 1 is a title, give --skip-lines 1"),
         (b"Export,,,\nage,town,a,b\n1,north,2,3\n", "line 1 names 1 of 4 columns: .* give --skip-lines 1"),
+        (b"Of us\n2024\n\na;b\n1,5;n\n2,5;s\n", "';' separates .* above line 4 .* --separator ';' --skip-lines 3"),
         (b"Export\nage;town\n1;north\n2;south\n", "line 1 is a title, give --separator ';' --skip-lines 1"),
         (b"\x1f\x8b\x08\x00nonsense", "UTF-8|cannot be read"),
         (b'age,town\n1,"open\n', "fields|cannot be read"),
@@ -75,6 +76,7 @@ def test_options_of_csv_files_are_refused_with_parquet(table, option, capsys):
         "title and blank line",
         "title",
         "title with separators",
+        "titles above decimal commas",
         "title and another separator",
         "gzip",
         "quote",
@@ -247,9 +249,14 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path, encoding):
 
 def test_a_column_of_lists_is_read_where_its_separator_is_given(tmp_path):
     (tmp_path / "a.csv").write_text("codes\nA;B\nC;D\n")
-    with pytest.raises(InvalidInputError, match="give --separator ,"):
+    with pytest.raises(InvalidInputError, match="else give --separator ','"):
         read_table(tmp_path / "a.csv")
     assert read_table(tmp_path / "a.csv", separator=",")["codes"].tolist() == ["A;B", "C;D"]
+    (tmp_path / "a.csv").write_text('texts\n"A, B"\n"C, D"\n')
+    assert read_table(tmp_path / "a.csv")["texts"].tolist() == ["A, B", "C, D"]
+    (tmp_path / "a.csv").write_text("Of us, 2024\na;b\n1;2\n3;4\n")
+    with pytest.raises(InvalidInputError, match=r"one column: if line 1 is a title, give --skip-lines 1$"):
+        read_table(tmp_path / "a.csv", separator=";")
 
 
 @pytest.mark.parametrize(

@@ -250,6 +250,7 @@ def _point_out_values(frame):
     if marked := [name for name in frame.columns if codes_of_missing_values(frame[name])]:
         print(
             f"skdpgen: numbers such as -99 or 999, far from all others: {', '.join(map(str, marked))}. If they stand "
-            "for a missing value, give each as --missing NUMBER",
+            "for a missing value, give each as --missing NUMBER. Synthetic rows are written with the first TEXT of "
+            "--missing: with --missing '' before the numbers, with empty fields",
             file=sys.stderr,
         )

@@ -77,6 +77,7 @@ _CLOCK = "%Y-%m-%d %H:%M:%S"
 _FINEST = ("us", "ms", "s", "min", "h")
 # Lines that show whether the lines above them are a title.
 _PEEKED = 20
+_MARKS = ",;\t|"
 _SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
@@ -439,47 +440,56 @@ def _check_rectangular(path, opened, given, numeric_names, skipped):
         header = next(filter(None, rows), None)
         if header is None:
             raise InvalidInputError(f"{path}: the file is empty" + (f" below line {skipped}" if skipped else ""))
-        start = rows.line_num
+        start, width = rows.line_num, len(header)
+        others = [mark for mark in _MARKS if mark != separator and given is None]
+        if width == 1 and (hint := _title_hint(opened, skipped, others or [separator], separator)):
+            raise InvalidInputError(
+                f"{path}: one column{hint}" + (f"; else give --separator {separator!r}" if given is None else "")
+            )
         _check_header(path, header, separator, numeric_names, skipped + start)
-        width = len(header)
         for row in rows:
             if row and len(row) != width:
+                hint = _title_hint(opened, skipped, [separator, *others], separator) if len(row) > width else ""
                 line = skipped + rows.line_num
-                raise InvalidInputError(
-                    f"{path}: line {line} has {len(row)} fields where the header has {width}"
-                    + _title_hint(len(row), width, line, rows)
-                )
+                raise InvalidInputError(f"{path}: line {line} has {len(row)} fields where the header has {width}{hint}")
         if rows.line_num == start:
             raise InvalidInputError(f"{path}: a header and no rows")
-    if width == 1 and given is None:
-        _check_one_column(path, opened, skipped + start)
 
 
-def _title_hint(found, width, line, rows):
-    """What to do where the lines above `line` may be a title: all lines below are as wide, and wider than the first."""
-    below = [len(row) for row in itertools.islice(filter(None, rows), _PEEKED)]
-    if found <= width or not below or set(below) != {found}:
-        return ""
-    above = "line 1 is a title" if line == 2 else f"the lines above line {line} are a title"
-    return f": if {above}, and line {line} has the names of the columns, give --skip-lines {line - 1}"
+def _title_hint(opened, skipped, marks, usual):
+    """What to do if the first lines are a title: those below have more fields, and the same number each; else "".
 
-
-def _check_one_column(path, opened, line):
-    """Refuse a title above lines that another separator divides: the file would be read as one column of text."""
+    Parameters
+    ----------
+    opened : callable
+    skipped : int
+        Number of lines that are skipped already.
+    marks : sequence of str
+        Separators that may divide the fields.
+    usual : str
+        The separator that is used without another option.
+    """
     with opened() as file:
-        first, *below = itertools.islice(filter(str.strip, file), _PEEKED)
-    for mark, name in ((";", "';'"), ("\t", "tab"), ("|", "'|'")):
-        counts = {text.count(mark) for text in below}
-        if mark not in first and len(below) > 1 and len(counts) == 1 and 0 not in counts:
-            raise InvalidInputError(
-                f"{path}: one column, in which every line below line {line} contains {mark!r}: if that separates the "
-                f"fields, and line {line} is a title, give --separator {name} --skip-lines {line}; else give "
-                "--separator ,"
-            )
+        lines = itertools.islice(((n, text) for n, text in enumerate(file, skipped + 1) if text.strip()), _PEEKED)
+        numbers, texts = zip(*lines)
+    found = {}
+    for mark in marks:
+        counts = [text.count(mark) for text in texts]
+        first = next((k for k in range(len(counts)) if len(set(counts[k:])) == 1), 0)
+        if 0 < first < len(counts) - 1 and max(counts[:first]) < counts[-1]:
+            found[mark] = first
+    if not found:
+        return ""
+    mark = min(found, key=found.get)
+    line = numbers[found[mark]]
+    name = "tab" if mark == "\t" else mark
+    divided, option = ("", "") if mark == usual else (f"{name!r} separates the fields, and ", f"--separator {name!r} ")
+    above = "line 1 is a title" if line == 2 else f"the lines above line {line} are a title"
+    return f": if {divided}{above}, give {option}--skip-lines {line - 1}"
 
 
 def _check_header(path, header, separator, numeric_names, line):
-    found = [mark for mark in ",;\t|" if mark != separator and mark in header[0]]
+    found = [mark for mark in _MARKS if mark != separator and mark in header[0]]
     if len(header) == 1 and found:
         mark = "tab" if found[0] == "\t" else found[0]
         raise InvalidInputError(

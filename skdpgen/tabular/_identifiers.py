@@ -39,6 +39,7 @@ _PERSONS |= {
     "donor",
 }
 _PERSONS |= {"driver", "passenger", "guest", "owner", "tenant", "worker", "pupil", "teacher", "doctor", "physician"}
+_PERSONS |= {"kunde", "kunden", "mitglied", "mitarbeiter", "patienten", "personen"}
 # A word for a number makes a key of these and of persons: patient_nr, but not visit_nr, which may count.
 _NUMBERED = {*_PERSONS, "case", "invoice", "record", "contract", "policy", "card", "license", "licence", "insurance"}
 _NUMBERS = {"no", "nr", "nbr", "num", "number", "nummer"}
