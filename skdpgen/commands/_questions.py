@@ -270,7 +270,7 @@ class _Question:
         if text and self.different > _FREE_TEXT * n_rows:
             return ['Looks like free text: values that few rows share all become "other"; leave the column out: x.']
         if codes := [] if self._categorical else codes_of_missing_values(self.found):
-            return [f"{', '.join(map(str, codes))} far from all other numbers: if it stands for a missing value, stop "
+            return [f"{', '.join(map(str, codes))}: far from all other numbers. If it stands for a missing value, stop "
                     "by Ctrl+C, and give it as --missing."]  # fmt: skip
         if self._whole and self.different <= _MOST_CODES and not self._categorical:
             return ["Few different whole numbers: if they are codes or classes (answer c), their order means nothing, "
@@ -289,7 +289,7 @@ class _Question:
             typed = f"{'2015-01-01 2025-12-31' if self._dates else '0 120'}  these bounds"
         facts = ["Enter  learn them", typed, "p  those of the file, if they are public"]
         others = ["c  a code, not a quantity"] if self._whole else []
-        others += ["i  a key of rows or persons (i P-####: keys of this form)"] if self._may_be_key else []
+        others += ["i  a key (i P-####: of this form)"] if self._may_be_key else []
         others += [] if self.is_target else ["x  leave the column out"]
         return [" | ".join(facts), " | ".join([*others, "b  back", "q  Enter for all that follow"])]
 
