@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import re
 import sys
 import warnings
 
@@ -29,7 +31,7 @@ def main(argv=None):
     except (ValueError, OSError, RuntimeError, ImportError, Warning) as error:  # a warning where they are errors
         if arguments.traceback:
             raise
-        print(f"skdpgen: {one_line(error)}", file=sys.stderr)
+        print(f"skdpgen: {one_line(_in_words(error))}", file=sys.stderr)
         return 1 if isinstance(error, BenchmarkError) else 2
     except KeyboardInterrupt as error:
         print(f"skdpgen: {str(error) or 'interrupted; what was charged stays charged'}", file=sys.stderr)
@@ -37,12 +39,29 @@ def main(argv=None):
     return code or 0
 
 
+def _in_words(error):
+    """An error as text; one of a file names the file first."""
+    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
+        return error
+    words = {errno.ENOENT: "no such file", errno.EISDIR: "is a folder; give the name of a file"}
+    return f"{error.filename}: {words.get(error.errno, error.strerror)}"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, in place of all options."""
+
+    def error(self, message):
+        for kind, word in (("float", "a number"), ("int", "a whole number")):
+            message = re.sub(rf"argument (\S+): invalid {kind} value: (.*)", rf"\1 must be {word}; got \2", message)
+        self.exit(2, f"skdpgen: {message}; usage: {self.prog} --help\n")
+
+
 def _one_line_warning(message, category, filename, lineno, file=None, line=None):
     print(f"skdpgen: {category.__name__}: {one_line(message)}", file=sys.stderr)
 
 
 def _parser(argv):
-    parser = argparse.ArgumentParser(prog="skdpgen", description="Differentially private synthetic data.")
+    parser = _Parser(prog="skdpgen", description="Differentially private synthetic data.")
     parser.add_argument("--version", action="version", version=f"skdpgen {__version__}")
     parser.add_argument("--traceback", action="store_true", help="show where an error was raised")
     add_commands(parser.add_subparsers(required=True, metavar="COMMAND"), argv)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
 from ._parameters import ParameterObject, check_nested, check_split, read_unit, refuse_moved, share_of
-from ._types import NEIGHBORING
+from ._types import DELTAS, EPSILONS, NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
 from .accounting._calibration import check_noise_of_steps
 from .accounting._facts import array_columns, declared_facts
@@ -39,8 +39,8 @@ __all__ = ["DEFAULT_DELTA", "MOST_ROWS", "PRIVACY_CONSTRAINTS", "PrivateEstimato
 DEFAULT_DELTA = 1e-5
 
 PRIVACY_CONSTRAINTS = {
-    "epsilon": [Interval(Real, 1e-6, 1e3, closed="both"), Options(Real, {math.inf}), None],
-    "delta": [Interval(Real, 1e-100, 0.1, closed="both"), None],
+    "epsilon": [Interval(Real, *EPSILONS, closed="both"), Options(Real, {math.inf}), None],
+    "delta": [Interval(Real, *DELTAS, closed="both"), None],
     "neighboring": [StrOptions(set(NEIGHBORING)), None],
     "accountant": [PrivacyAccountant, None],
     "noise": [StrOptions({"secure", "fast"})],

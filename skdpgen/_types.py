@@ -7,6 +7,8 @@ from numbers import Integral
 from typing import Any, Literal
 
 __all__ = [
+    "DELTAS",
+    "EPSILONS",
     "MISSING_UNITS",
     "MOST_ROWS_PER_UNIT",
     "NEIGHBORING",
@@ -22,6 +24,8 @@ __all__ = [
 
 Neighboring = Literal["add_or_remove_one", "replace_one"]
 NEIGHBORING: tuple[str, ...] = ("add_or_remove_one", "replace_one")
+# Smallest and largest epsilon and delta of a fit; an epsilon may also be infinite.
+EPSILONS, DELTAS = (1e-6, 1e3), (1e-100, 0.1)
 # What becomes of a row without an identifier: refused, or a separate unit.
 MISSING_UNITS: tuple[str, ...] = ("refuse", "own")
 # How the rows of a unit are counted; see `BoundedUnit`.

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import _command_line
 import numpy as np
@@ -170,11 +171,11 @@ def test_a_ledger_is_made_charged_and_kept(table, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--epsilon 0", "epsilon"),
-        ("--epsilon -1", "epsilon"),
+        ("--epsilon 0", "--epsilon must be from 1e-06 to 1000; got 0"),
+        ("--epsilon -1", "--epsilon must be from 1e-06 to 1000; got -1"),
         ("--epsilon nan", "epsilon"),
         ("--delta 0", "delta"),
-        ("--delta 1.5", "delta"),
+        ("--delta 1.5", "--delta must be from 1e-100 to 0.1; got 1.5"),
         ("--target nobody", "'nobody' is not a column"),
         ("--rows 0", "--rows must be positive"),
         ("--schema nowhere.json", "nowhere.json"),
@@ -210,6 +211,34 @@ def test_argument_errors_exit_with_2(arguments, capsys):
         main(arguments.split())
     assert caught.value.code == 2
     assert "usage" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--epsilon abc", "skdpgen: --epsilon must be a number; got 'abc'; usage: skdpgen synthesize --help"),
+        ("--rows 1.5", "skdpgen: --rows must be a whole number; got '1.5'; usage: skdpgen synthesize --help"),
+    ],
+)
+def test_a_number_that_is_none_is_one_line(capsys, option, said):
+    with pytest.raises(SystemExit):
+        main(["synthesize", "t.csv", "--output", "o.csv", *option.split()])
+    assert capsys.readouterr().err == f"{said}\n"
+
+
+@pytest.mark.parametrize("command", ["sample {} --output o.csv", "verify {}", "schema {}", "report {} t.csv"])
+def test_a_file_that_is_none_is_named(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    for name, said in (("nowhere", "no such file"), ("folder", "is a folder; give the name of a file")):
+        assert refused(capsys, *command.format(name).split()) == f"skdpgen: {name}: {said}"
+
+
+def test_what_is_no_model_is_said_with_what_writes_one(table, capsys):
+    assert "table.csv: not a model file of skdpgen; skdpgen synthesize --save-model writes one" in refused(
+        capsys, "sample", table, "--output", "o.csv"
+    )
+    assert "table.csv: not a privacy card" in refused(capsys, "report", table, table, "--card", table)
 
 
 def test_bench_without_its_data_is_one_line(tmp_path, monkeypatch, capsys):

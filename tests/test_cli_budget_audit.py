@@ -8,6 +8,7 @@ import tempfile
 
 import pandas as pd
 import pytest
+from _command_line import refused
 
 from skdpgen import Schema
 from skdpgen.__main__ import main
@@ -182,3 +183,8 @@ def test_dp_sgd_is_audited_by_many_trainings(capsys):
     assert "by the shift alone" in out
     assert main([*command, "--fits", "60", "--noise-scale", "0.5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["broken"] is True
+
+
+@pytest.mark.parametrize("command", ["audit DPPCA", "budget --columns 3"])
+def test_an_epsilon_out_of_range_is_refused_in_the_words_of_the_command_line(capsys, command):
+    assert "--epsilon must be from 1e-06 to 1000; got 0" in refused(capsys, *command.split(), "--epsilon", "0")

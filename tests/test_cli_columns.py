@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import _command_line
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ from _command_line import FRAME, refused
 import skdpgen
 from skdpgen import Schema
 from skdpgen.__main__ import main
+from skdpgen.commands._hints import codes_of_missing_values
 from skdpgen.tabular import Categorical, Identifier, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -41,6 +44,60 @@ def test_schema_names_likely_identifiers_with_the_command_that_settles_it(keyed,
     assert main(["schema", "keyed.csv", "--drop", "visit_id", "--categorical", "ill,age", "--output", "s.json"]) == 0
     assert list(Schema.load("s.json")) == ["age", "ill"]
     assert isinstance(Schema.load("s.json")["age"], Categorical)
+
+
+def test_schema_points_to_persons_with_several_rows_and_codes_of_missing_values(keyed, capsys):
+    assert main(["schema", "keyed.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "one person (or household, or device) may have several rows" in said
+    assert "skdpgen synthesize --unit COLUMN" in said
+    assert "Likely columns" not in said
+    assert "far from all others" not in said
+    frame = keyed.assign(visit_id=keyed["visit_id"] // 3, age=keyed["age"].mask(keyed.index % 9 == 0, 999))
+    frame.assign(**{"E-Mail": "x@y.org", "product_name": "z"}).to_csv("keyed.csv", index=False)
+    assert main(["schema", "keyed.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "synthesize --unit visit_id" in said
+    assert "Likely columns, by their names and repeated values: visit_id" in said
+    assert "by the names of the columns: E-Mail, product_name." in said
+    assert "far from all others: age. If they stand for a missing value, give each as --missing" in said
+    assert "x@y" not in said
+    marks = ["--missing", "", "--missing", "999"]
+    assert main(["schema", "keyed.csv", *marks, "--drop", "E-Mail,product_name,visit_id", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "far from all others" not in said
+    assert "give --missing '' --missing 999 to skdpgen synthesize" in said
+    assert main([*FIT.split(), *marks, "--schema", "s.json", "--only-schema-columns"]) == 0
+    assert pd.read_csv("out.csv", dtype=str)["age"].isna().any()
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        ([0, 3, -9, -99], [-9, -99]),
+        ([-1, 3, -99], []),
+        ([18, 90, 999, 9999], [999, 9999]),
+        ([18, 97, 99], []),
+        ([1.5, 2.5, 99.0], [99]),
+        ([999, 999], []),
+        ([99, 99, 1], []),
+        ([True, False], []),
+        (["a", "99"], []),
+        ([], []),
+    ],
+)
+def test_a_code_of_missing_values_is_nines_far_from_all_other_numbers(values, codes):
+    assert codes_of_missing_values(pd.Series(values)) == codes
+
+
+def test_the_form_of_keys_is_an_option(keyed, capsys):
+    assert main(["schema", "keyed.csv", "--id", "visit_id=V-####", "--output", "s.json"]) == 0
+    assert Schema.load("s.json")["visit_id"] == Identifier("visit_id", pattern="V-####")
+    assert main(f"{FIT} --schema s.json --target ill".split()) == 0
+    assert pd.read_csv("out.csv")["visit_id"][0] == "V-0001"
+    capsys.readouterr()
+    for option, message in (("visit_id=", "one run of #"), ("visit=V-#", "--id: no column 'visit'")):
+        assert message in refused(capsys, "schema", "keyed.csv", "--id", option)
 
 
 def test_schema_repeats_how_the_file_is_written(keyed, capsys):
@@ -120,11 +177,13 @@ def test_a_name_with_a_comma_can_be_dropped(keyed):
 
 
 @pytest.mark.parametrize("mark", ["?", "N"])
-def test_a_missing_value_is_written_as_it_was(keyed, mark):
+def test_a_missing_value_is_written_as_it_was(keyed, mark, capsys):
     frame = keyed[["ill"]].assign(town=np.where(np.arange(len(keyed)) % 3, "north", mark))
     frame.to_csv("keyed.csv", index=False)
     fit = f"{FIT} --missing {mark} --missing NA --kinds-from-values --save-model m.safetensors"
     assert main(fit.split()) == 0
+    given = f"--missing {shlex.quote(mark)}"
+    assert f"skdpgen sample m.safetensors {given} --output MORE.csv" in capsys.readouterr().err
     assert main(f"sample m.safetensors --rows 300 --missing {mark} --output again.csv".split()) == 0
     for path in ("out.csv", "again.csv"):
         towns = pd.read_csv(path, keep_default_na=False)["town"]

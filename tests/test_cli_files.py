@@ -15,6 +15,7 @@ from _command_line import FRAME, refused
 from skdpgen import Schema
 from skdpgen.__main__ import main
 from skdpgen.data.table_files import read_table
+from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Categorical, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -50,7 +51,14 @@ def test_options_of_csv_files_are_refused_with_parquet(table, option, capsys):
         (b"age,town\n1,north\n2\n", "line 3 has 1 fields"),
         (b"age,town\n1,north,hunter2\n", "line 2 has 3 fields"),
         ("age,town\n1,köln\n".encode("latin-1"), "not UTF-8"),
-        (b"age,age\n1,2\n", "duplicate column names: 'age'"),
+        (b"age,age\n1,2\n", "duplicate column names: 'age'; rename them"),
+        ("age,town\n1,köln\n".encode("cp1252"), "--encoding cp1252 .* --encoding latin-1"),
+        ("age,town\n1,köln\n".encode("utf-16"), "give --encoding utf-16"),
+        (b"Export of 2024\n\nage,town\n1,north\n2,south\n", "lines above line 3 are a title, give --skip-lines 2"),
+        (b"Export of 2024\nage,town\n1,north\n2,south\n", "line 1 is a title, give --skip-lines 1"),
+        (b"Export,,,\nage,town,a,b\n1,north,2,3\n", "line 1 names 1 of 4 columns: .* give --skip-lines 1"),
+        (b"Of us\n2024\n\na;b\n1,5;n\n2,5;s\n", "';' separates .* above line 4 .* --separator ';' --skip-lines 3"),
+        (b"Export\nage;town\n1;north\n2;south\n", "line 1 is a title, give --separator ';' --skip-lines 1"),
         (b"\x1f\x8b\x08\x00nonsense", "UTF-8|cannot be read"),
         (b'age,town\n1,"open\n', "fields|cannot be read"),
     ],
@@ -63,6 +71,13 @@ def test_options_of_csv_files_are_refused_with_parquet(table, option, capsys):
         "long row",
         "latin-1",
         "duplicate",
+        "cp1252",
+        "utf-16",
+        "title and blank line",
+        "title",
+        "title with separators",
+        "titles above decimal commas",
+        "title and another separator",
         "gzip",
         "quote",
     ],
@@ -130,6 +145,7 @@ def test_iso_dates_of_a_csv_come_back_as_dates(tmp_path, monkeypatch, capsys, fo
     assert main(["schema", "days.csv"]) == 0
     schema = Schema.from_json(capsys.readouterr().out)
     assert (schema["day"].resolution, type(schema["mixed"])) == (resolution, Categorical)
+    assert schema["day"].format == (form if resolution == "min" else None)
     assert (
         main(
             [
@@ -147,7 +163,10 @@ def test_iso_dates_of_a_csv_come_back_as_dates(tmp_path, monkeypatch, capsys, fo
         == 0
     )
     drawn = pd.read_csv("out.csv", keep_default_na=False)["day"]
-    drawn = pd.to_datetime(drawn[drawn != ""], format="ISO8601")
+    drawn = drawn[drawn != ""]
+    if resolution == "min":
+        assert drawn.map(len).unique().tolist() == [len(days.strftime(form)[0])]
+    drawn = pd.to_datetime(drawn, format="ISO8601")
     assert drawn.between("1920-01-01", "2049-12-31").all()
     assert drawn.between("2020-01-01", "2025-12-31").mean() > 0.7
     if resolution == "D":
@@ -195,6 +214,68 @@ def test_a_file_that_is_not_what_it_seems_is_one_line(tmp_path, monkeypatch, cap
     )
     assert not (tmp_path / "budget.db").exists()
     assert message in refused(capsys, "schema", name)
+
+
+def test_a_title_is_skipped_and_another_encoding_is_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    towns = np.where(FRAME["town"] == "?", "Köln", FRAME["town"])
+    text = '"Export, of\n2024"\n\n' + FRAME.assign(town=towns).to_csv(index=False)
+    (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
+    how = ["--encoding", "cp1252", "--skip-lines", "2"]
+    assert main(["schema", "a.csv", *how, "--output", "s.json"]) == 0
+    assert "give --encoding cp1252 --skip-lines 2 to skdpgen synthesize" in capsys.readouterr().err
+    fit = ["synthesize", "a.csv", *how, "--schema", "s.json", "--epsilon", "8", "--drop", "pay"]
+    assert main([*fit, "--output", "out.csv"]) == 0
+    assert "Köln" in set(pd.read_csv("out.csv")["town"])
+    assert main(["report", "a.csv", "out.csv", *how, "--drop", "pay", "--output", "r.html"]) == 0
+    pd.read_csv("out.csv").to_csv("old.csv", index=False, encoding="cp1252")
+    assert main(["report", "a.csv", "old.csv", *how, "--drop", "pay", "--output", "r.html"]) == 0
+    capsys.readouterr()
+    assert "not ascii; give another --encoding" in refused(capsys, "schema", "a.csv", "--encoding", "ascii")
+    assert "must be utf-8, latin-1" in refused(capsys, "schema", "a.csv", "--encoding", "base64")
+    assert "must be 0 or more" in refused(capsys, "schema", "a.csv", "--skip-lines", "-1")
+    assert "empty below line 999" in refused(capsys, "schema", "a.csv", "--skip-lines", "999", *how[:2])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path, encoding):
+    path = tmp_path / "a.csv.gz"
+    FRAME.to_csv(path, index=False, encoding=encoding)
+    frame = read_table(path, encoding=encoding)
+    assert list(frame) == list(FRAME)
+    if encoding == "utf-8-sig":
+        assert list(read_table(path)) == list(FRAME)
+
+
+def test_a_column_of_lists_is_read_where_its_separator_is_given(tmp_path):
+    (tmp_path / "a.csv").write_text("codes\nA;B\nC;D\n")
+    with pytest.raises(InvalidInputError, match="else give --separator ','"):
+        read_table(tmp_path / "a.csv")
+    assert read_table(tmp_path / "a.csv", separator=",")["codes"].tolist() == ["A;B", "C;D"]
+    (tmp_path / "a.csv").write_text('texts\n"A, B"\n"C, D"\n')
+    assert read_table(tmp_path / "a.csv")["texts"].tolist() == ["A, B", "C, D"]
+    (tmp_path / "a.csv").write_text("Of us, 2024\na;b\n1;2\n3;4\n")
+    with pytest.raises(InvalidInputError, match=r"one column: if line 1 is a title, give --skip-lines 1$"):
+        read_table(tmp_path / "a.csv", separator=";")
+
+
+@pytest.mark.parametrize(
+    ("texts", "whole"),
+    [
+        (["5.0", "", "-3.0", "7"], True),
+        (["5.0", "6.5"], False),
+        (["5.00", "6.0"], False),
+        (["1e3", "2.0"], False),
+        ([f"{2**53}.0", "1.0"], False),
+    ],
+)
+def test_whole_numbers_that_are_written_as_decimals_are_whole(tmp_path, texts, whole):
+    for decimal in ".,":
+        written = [text.replace(".", decimal) for text in texts]
+        pd.DataFrame({"a": written, "b": "x"}).to_csv(tmp_path / "a.csv", index=False)
+        frame = read_table(tmp_path / "a.csv", decimal=decimal)
+        assert pd.api.types.is_integer_dtype(frame["a"].dtype) == whole
+        assert frame["a"].dropna().tolist() == [float(text) for text in texts if text]
 
 
 @pytest.mark.parametrize(
@@ -339,8 +420,9 @@ def test_rows_go_to_a_file(table, capsys):
         ["12%", "3.5%"],
         ["31/12/2021", "1/2/2020"],
         ["31.12.2021", "01.02.2020"],
-        ["2020-01-01T10:00:00Z", "2021-01-01T10:00:00Z"],
+        ["2020-01-01T10:00:00+01:00", "2021-01-01T10:00:00+02:00"],
         ["13:45", "7:30"],
+        ["12 EUR", "1250 EUR"],
     ],
 )
 def test_formatted_numbers_and_dates_are_said_before_the_charge(tmp_path, values):

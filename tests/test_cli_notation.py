@@ -1,5 +1,7 @@
 """Numbers and dates as the world writes them: read, modelled as what they are, and written in the same way."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,6 +112,13 @@ def test_a_declared_date_is_read_in_its_format(table, capsys):
         (["1 000,5", "2\u00a0000\u202f000"], {"thousands": "space", "decimal": ","}, [1000.5, 2000000.0]),
         (["1,5e3", "2,0E-1"], {"decimal": ","}, [1500.0, 0.2]),
         (["1,234", "5,678"], {"thousands": ","}, [1234, 5678]),
+        (["$1,234.50", "-$3", "$-4", "5"], {"thousands": ",", "signs": ["$"]}, [1234.5, -3.0, -4.0, 5.0]),
+        (["12%", "7 %"], {"signs": ["%"]}, [12, 7]),
+        (
+            ["1.250,5 EUR", "EUR 3", "€ 7"],
+            {"decimal": ",", "thousands": ".", "signs": ["EUR", "€"]},
+            [1250.5, 3.0, 7.0],
+        ),
     ],
 )
 def test_numbers(tmp_path, texts, notation, values):
@@ -163,6 +172,8 @@ def test_formats_of_dates(tmp_path, form, text, resolution):
         ({"thousands": "_"}, "mark of thousands"),
         ({"thousands": ".", "decimal": "."}, "not the decimal mark"),
         ({"dates": ["%H:%M"]}, "with a year"),
+        ({"signs": [""]}, "a sign must be text"),
+        ({"signs": ["-"]}, "a sign must be text"),
         ({"dates": ["%Y-%m-%d %z"]}, "format of dates"),
         ({"dates": ["31.12.2024"]}, "format of dates"),
         ({"dates": ["%Y %Q"]}, "format of dates"),
@@ -241,7 +252,7 @@ def test_what_reads_no_day_is_no_format_of_dates(form):
         Datetime("seen", format=form)
 
 
-def test_two_marks_of_missing_values_are_named_and_signs_are_said_to_be_unreadable(tmp_path, monkeypatch):
+def test_two_marks_of_missing_values_are_named_and_the_options_of_signs_and_times(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     marks = np.resize(["1.5", "2.25", "N/A", "-"], 1500)
     _dates(bmi=marks, paid=[f"${pay:,.2f}" for pay in PAY], at=np.resize(["08:30", "12:05"], 1500))
@@ -250,7 +261,9 @@ def test_two_marks_of_missing_values_are_named_and_signs_are_said_to_be_unreadab
     texts = " ".join(str(warning.message) for warning in said)
     assert "all values but one text, or a few, are numbers: 'bmi'" in texts
     assert "almost nothing can be learned: 'paid', 'at'" in texts
-    assert "No option reads signs such as $ or %" in texts
+    assert "--decimal, --thousands and --sign say how numbers are written" in texts
+    assert "no option reads times without a day" in texts
+    assert "--dates says" not in texts
     assert "N/A" not in texts
 
 
@@ -270,3 +283,30 @@ def test_months_days_and_times_of_a_zone_have_their_format(tmp_path, monkeypatch
     command = ["synthesize", "rows.csv", "--schema", "s.json", "--epsilon", "8", "--quiet", "--output", "out.csv"]
     assert main(command) == 0
     assert pd.read_csv("out.csv", dtype=str)["at"].dropna().str.fullmatch(pattern).all()
+
+
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%d %H:%M:%S+00:00", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"]
+)
+def test_times_of_iso_8601_are_written_as_they_were_read(tmp_path, monkeypatch, form):
+    monkeypatch.chdir(tmp_path)
+    times = DAYS + pd.to_timedelta(RNG.integers(0, 24 * 60, len(DAYS)), unit="min")
+    frame = pd.DataFrame(
+        {"at": times.strftime(form), "due": DAYS.strftime("%d.%m.%Y"), "paid": [f"${k % 40}" for k in range(len(DAYS))]}
+    )
+    frame.to_csv("rows.csv", index=False)
+    how = ["--dates", "%d.%m.%Y", "--sign", "$"]
+    assert main(["schema", "rows.csv", *how, "--output", "s.json"]) == 0
+    schema = Schema.load("s.json")
+    assert [schema[name].format for name in ("at", "due")] == [form, "%d.%m.%Y"]
+    fit = ["synthesize", "rows.csv", "--epsilon", "8", "--quiet", "--save-model", "m.safetensors", *how]
+    # formats of ISO 8601 in the schema leave the other columns to --dates
+    Schema([replace(schema["due"], format=None), *schema.select(["at", "paid"]).columns]).save("s.json")
+    assert main([*fit, "--schema", "s.json", "--output", "a.csv"]) == 0
+    assert main([*fit, "--kinds-from-values", "--output", "b.csv"]) == 0
+    assert main(["sample", "m.safetensors", "--rows", "50", "--output", "c.csv"]) == 0
+    for path in ("a.csv", "b.csv", "c.csv"):
+        rows = pd.read_csv(path, dtype=str).dropna()
+        assert (pd.to_datetime(rows["at"], format=form).dt.strftime(form) == rows["at"]).all()
+        assert rows["due"].str.fullmatch(_WRITTEN["due"]).all()
+        assert rows["paid"].str.fullmatch(r"\d+").all()

@@ -33,7 +33,22 @@ FRAME = pd.DataFrame(
 )
 # In the order of the columns; a code is asked about again, as a category.
 ANSWERS = [
-    *("ill", "i", "0 120", "c", "1, 2, 3, 4", "f, m", "", "2020-01-01 2025-12-31", "x", "x", "", "0, 1", "age, ill"),
+    *(
+        "ill",
+        "",
+        "i",
+        "0 120",
+        "c",
+        "1, 2, 3, 4",
+        "f, m",
+        "",
+        "2020-01-01 2025-12-31",
+        "x",
+        "x",
+        "",
+        "0, 1",
+        "age, ill",
+    ),
 ]
 
 
@@ -111,10 +126,10 @@ def test_a_remark_says_what_a_column_looks_like(table, name, remark):
 
 def test_nothing_of_the_values_enters_the_schema_without_being_typed(table):
     columns = list(table)
-    opened = answered(table, "", *[""] * len(columns), "")[0]
+    opened = answered(table, "", "", *[""] * len(columns), "")[0]
     assert opened.schema == Schema.from_kinds(table)
     other = table.assign(age=table["age"] + 7, sex=table["note"], bill=-table["bill"])
-    changed = answered(other, "", *[""] * len(columns), "")[0]
+    changed = answered(other, "", "", *[""] * len(columns), "")[0]
     assert changed.schema == opened.schema
 
 
@@ -126,7 +141,7 @@ def test_the_ends_of_the_file_need_a_second_answer(table):
 
 
 def test_an_answer_that_is_wrong_is_named_and_asked_again(table):
-    terminal = answered(table[["age", "sex"]], "agge", "", "old", "5", "10 x", "9 3", "z", "0 120", "", "")[1]
+    terminal = answered(table[["age", "sex"]], "agge", "", "", "old", "5", "10 x", "9 3", "z", "0 120", "", "")[1]
     for said in (
         "no column 'agge'",
         "got 'old'",
@@ -139,14 +154,14 @@ def test_an_answer_that_is_wrong_is_named_and_asked_again(table):
 
 
 def test_back_takes_an_answer_back_and_q_leaves_the_rest_open(table):
-    found = answered(table[["age", "bill", "sex"]], "", "x", "b", "0 99", "q", "")[0]
+    found = answered(table[["age", "bill", "sex"]], "", "", "x", "b", "0 99", "q", "")[0]
     assert found.left_out == []
     assert found.schema["age"].bounds == (0, 99)
     assert found.schema.incomplete == ("bill", "sex")
 
 
 def test_rows_outside_of_declared_facts_are_counted_for_the_data_holder(table):
-    terminal = answered(table[["age", "sex"]], "", "30 60", "f,", "f, m, x", "")[1]
+    terminal = answered(table[["age", "sex"]], "", "", "30 60", "f,", "f, m, x", "")[1]
     outside = ((FRAME["age"] < 30) | (FRAME["age"] > 60)).sum()
     assert f"{outside} rows are outside" in terminal.text
     assert "The file has other values too: m, x" in terminal.text
@@ -199,6 +214,51 @@ def on_pty(arguments, answers):
     return output.decode().replace("\r\n", "\n"), code
 
 
+def visits(n=N):
+    """Rows of 25 patients, with codes of missing values."""
+    codes = np.where(np.arange(n) % 7, np.arange(n) % 20, -99)
+    ages = np.where(np.arange(n) % 9, np.arange(n) % 50 + 20, 999)
+    return pd.DataFrame({"Patient-Nr": np.arange(n) % 25 + 7, "score": codes, "age": ages, "name": "A", "ill": "no"})
+
+
+def test_the_column_of_persons_is_asked_for_and_leaves_the_schema():
+    found, terminal = answered(visits(), "ill", "ill", "Patient-Nr", *[""] * 5)
+    assert found.unit == "Patient-Nr"
+    assert list(found.schema) == ["score", "age", "name", "ill"]
+    assert "  | Likely, by their names and repeated values: Patient-Nr" in terminal.text
+    assert "'ill' is none of the columns Patient-Nr, score, age, name:" in terminal.text
+    assert answered(FRAME[["patient_id", "age"]], "", "", "", "")[0].unit is None
+
+
+def test_codes_of_missing_values_and_names_of_persons_are_pointed_out():
+    terminal = answered(visits()[["score", "age", "name"]], "", "", "", "", "", "")[1]
+    assert [line.split(" far")[0] for line in terminal.said if "far from" in line] == ["  | -99:", "  | 999:"]
+    assert sum("By its name the column may identify persons" in line for line in terminal.said) == 1
+
+
+def test_the_form_of_a_key_is_an_answer():
+    frame = FRAME[["patient_id", "sex"]]
+    schema = answered(frame, "", "", "i P-####", "i x#")[0].schema
+    assert schema["patient_id"] == Identifier("patient_id", pattern="P-####")
+    assert list(schema["sex"].keys(0, 2)) == ["x1", "x2"]
+    assert "one run of #" in answered(frame, "", "", "i ##-##", "q", "")[1].text
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_commands_that_follow_protect_the_persons_that_were_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    visits(2000).to_csv("visits.csv", index=False)
+    answers = ["", "Patient-Nr", "", "", "x", "", ""]
+    said, code = on_pty(["schema", "visits.csv", "--missing", "-99", "--missing", "999"], answers)
+    assert code == 0
+    fit, report = said.rstrip().splitlines()[-2:]
+    assert "--unit Patient-Nr --drop name --epsilon 1" in fit
+    assert "--drop name,Patient-Nr --card card.json" in report
+    assert main(fit.replace("--epsilon 1", "--epsilon 8").split()[1:]) == 0
+    assert list(pd.read_csv("synthetic.csv")) == ["score", "age", "ill"]
+    assert main(report.split()[1:]) == 0
+
+
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 def test_a_first_run_on_a_terminal_is_three_commands(table):
     said, code = on_pty(["schema", "data.csv"], ANSWERS)
@@ -216,10 +276,10 @@ def test_a_first_run_on_a_terminal_is_three_commands(table):
 
 def test_a_file_that_exists_is_replaced_by_consent_alone_and_ctrl_d_writes_nothing(table):
     open("schema.json", "w").close()
-    said, code = on_pty(["schema", "data.csv"], ["", "q", "", "\x04"])
+    said, code = on_pty(["schema", "data.csv"], ["", "", "q", "", "\x04"])
     assert code == 2
     assert "schema.json exists" in said
     assert "no schema was written" in said
     assert os.path.getsize("schema.json") == 0
-    assert on_pty(["schema", "data.csv"], ["", "q", "", "other.json"])[1] == 0
+    assert on_pty(["schema", "data.csv"], ["", "", "q", "", "other.json"])[1] == 0
     assert len(Schema.load("other.json")) == len(FRAME.columns)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import math
 
-from .._types import MISSING_UNITS, NEIGHBORING, WEIGHTINGS, in_words
+from .._types import DELTAS, EPSILONS, MISSING_UNITS, NEIGHBORING, WEIGHTINGS, in_words
 from ..utils.printing import printable
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "add_settings",
     "add_target",
     "add_unit",
+    "check_budget",
+    "columns_of",
     "find_models",
     "load_card",
     "make_model",
@@ -55,9 +58,29 @@ def add_reading(parser):
         "that has no format is written in the first one that shows days, or times, as the column has them",
     )
     parser.add_argument(
+        "--sign",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="text before or after numbers that is left out, such as $, %% or EUR; repeatable; synthetic numbers are "
+        "written without it",
+    )
+    parser.add_argument(
         "--header",
         action="store_true",
         help="the first line contains column names, even if they look like numbers or dates",
+    )
+    parser.add_argument(
+        "--skip-lines",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of lines above the column names, such as a title (default: 0)",
+    )
+    parser.add_argument(
+        "--encoding",
+        metavar="NAME",
+        help="encoding of a CSV file, such as cp1252 or latin-1 (default: utf-8); synthetic rows are written in UTF-8",
     )
 
 
@@ -91,8 +114,19 @@ def reading(arguments):
         "decimal": arguments.decimal,
         "thousands": arguments.thousands,
         "date_formats": arguments.dates,
+        "signs": arguments.sign,
         "numeric_names": arguments.header,
+        "encoding": arguments.encoding,
+        "skip_lines": arguments.skip_lines,
     }
+
+
+def columns_of(path, arguments):
+    """Return the names of the columns of a file that `add_reading` describes."""
+    from ..data.table_files import check_input, column_names
+
+    check_input(path, **reading(arguments))
+    return column_names(path, arguments.separator, arguments.encoding, arguments.skip_lines)
 
 
 def add_budget(parser, epsilon=1.0, default="1", ledger=False):
@@ -108,6 +142,13 @@ def add_budget(parser, epsilon=1.0, default="1", ledger=False):
         metavar="R",
         help=f"neighbouring relation, {' or '.join(NEIGHBORING)} (default: {of_ledger}{NEIGHBORING[0]})",
     )
+
+
+def check_budget(arguments):
+    """Refuse an epsilon or delta that no fit has, in the words of the command line."""
+    for name, value, (low, high) in (("epsilon", arguments.epsilon, EPSILONS), ("delta", arguments.delta, DELTAS)):
+        if value is not None and not (low <= value <= high or (name == "epsilon" and value == math.inf)):
+            raise ValueError(f"--{name} must be from {low:g} to {high:g}; got {value:g}")
 
 
 def add_target(parser):

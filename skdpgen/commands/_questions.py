@@ -30,6 +30,11 @@ _TARGET = """\
 Which column would a model predict, such as a diagnosis? Its values become classes, and the synthetic rows keep best how
 the other columns depend on it. Name of a column, or Enter for none.
 """
+_UNIT = """\
+Can one person (or another unit that you protect, such as a household) have several rows? Then name the column of their
+identifiers: the guarantee is then for the person, and not for one row, and the column is neither modelled nor written.
+Name of a column, or Enter if each person has one row.
+"""
 _WHY_BOUNDS = (
     "Bounds that you declare cost nothing; the fit learns others for a part of the budget, and may cut rare ends."
 )
@@ -51,12 +56,15 @@ class Answers:
         Columns whose bounds or categories are to be copied from the file, as the option ``--public`` does.
     left_out : list of str
     target : str or None
+    unit : str or None
+        Column of the identifiers of persons with several rows; it is not in the schema.
     """
 
     schema: object
     public: list = field(default_factory=list)
     left_out: list = field(default_factory=list)
     target: str | None = None
+    unit: str | None = None
 
 
 class Terminal:
@@ -80,7 +88,7 @@ def on_terminal():
 
 
 def ask_about(schema, frame, terminal, target=None, public=()) -> Answers:
-    """Ask about the target, about each column that is open, and about missing values.
+    """Ask about the target, about persons with several rows, about each column that is open, and about missing values.
 
     Parameters
     ----------
@@ -101,6 +109,9 @@ def ask_about(schema, frame, terminal, target=None, public=()) -> Answers:
     terminal.say(_INTRODUCTION)
     if target is None:
         target, schema = _target(schema, frame, terminal)
+    unit = _unit(schema, frame, target, terminal)
+    if unit is not None:
+        schema = schema.select([name for name in schema if name != unit])
     columns, public, left_out = dict(schema._by_name), list(public), []
     open_ = [name for name in schema.incomplete if name not in public]
     place = 0
@@ -128,7 +139,7 @@ def ask_about(schema, frame, terminal, target=None, public=()) -> Answers:
         raise ValueError("every column is left out: no schema was written")
     kept = _never_missing(kept, frame, terminal)
     rest = schema.select([column.name for column in kept])  # its constraints
-    return Answers(rest.replace(*kept), public, left_out, target)
+    return Answers(rest.replace(*kept), public, left_out, target, unit)
 
 
 def _target(schema, frame, terminal):
@@ -141,6 +152,24 @@ def _target(schema, frame, terminal):
         if answer in schema:
             return answer, schema.replace(_as_code(schema[answer], frame))
         terminal.say(f"  no column {printable(answer)!r}: type a name as it is listed above, or Enter for none")
+
+
+def _unit(schema, frame, target, terminal):
+    """Return the column of identifiers of persons with several rows, or None."""
+    from ._hints import likely_units
+
+    if len(schema) < 2:
+        return None
+    likely = [printable(name) for name in likely_units(frame) if name in schema and name != target]
+    terminal.say(_UNIT + (f"  | Likely, by their names and repeated values: {', '.join(likely)}" if likely else ""))
+    while True:
+        answer = terminal.ask("persons")
+        if not answer:
+            return None
+        if answer in schema and answer != target:
+            return answer
+        names = ", ".join(printable(name) for name in schema if name != target)
+        terminal.say(f"  {printable(answer)!r} is none of the columns {names}: type one of these, or Enter for none")
 
 
 def _as_code(column, frame):
@@ -179,11 +208,15 @@ class _Question:
             self._introduce()
 
     def _introduce(self):
+        from ..tabular._identifiers import identifies_persons
+
         say = self.terminal.say
         say(f"{self.head}: {self._kind()}")
         say(f"  | {self._facts()}")
         for remark in self._remarks():
             say(f"  | {remark}")
+        if identifies_persons(self.column) and not self.is_target:
+            say("  By its name the column may identify persons: leave it out (x), or let i draw fresh keys.")
         say(f"  {_WHY_CATEGORIES if self._categorical else _WHY_BOUNDS}")
         say("\n".join(f"  {line}" for line in self._options()))
 
@@ -224,6 +257,8 @@ class _Question:
 
     def _remarks(self):
         """What the rows suggest, one sentence each."""
+        from ._hints import codes_of_missing_values
+
         n_rows, text = len(self.found), self._categorical and not self._numbers
         if n_rows < _FEW_ROWS:
             return []
@@ -234,6 +269,9 @@ class _Question:
                     "published; i draws fresh ones."]  # fmt: skip
         if text and self.different > _FREE_TEXT * n_rows:
             return ['Looks like free text: values that few rows share all become "other"; leave the column out: x.']
+        if codes := [] if self._categorical else codes_of_missing_values(self.found):
+            return [f"{', '.join(map(str, codes))}: far from all other numbers. If it stands for a missing value, stop "
+                    "by Ctrl+C, and give it as --missing."]  # fmt: skip
         if self._whole and self.different <= _MOST_CODES and not self._categorical:
             return ["Few different whole numbers: if they are codes or classes (answer c), their order means nothing, "
                     "and numbers between them must not appear."]  # fmt: skip
@@ -251,7 +289,7 @@ class _Question:
             typed = f"{'2015-01-01 2025-12-31' if self._dates else '0 120'}  these bounds"
         facts = ["Enter  learn them", typed, "p  those of the file, if they are public"]
         others = ["c  a code, not a quantity"] if self._whole else []
-        others += ["i  a key of rows or persons"] if self._may_be_key else []
+        others += ["i  a key (i P-####: of this form)"] if self._may_be_key else []
         others += [] if self.is_target else ["x  leave the column out"]
         return [" | ".join(facts), " | ".join([*others, "b  back", "q  Enter for all that follow"])]
 
@@ -263,8 +301,8 @@ class _Question:
         """Take an answer into `column`; None asks again. ValueError says what is wrong with it."""
         from ..tabular._identifiers import identifier_of
 
-        if answer == "i" and self._may_be_key:
-            self.column = identifier_of(self.column.name, self.values.dtype)
+        if self._may_be_key and (answer == "i" or (answer.startswith("i ") and "#" in answer)):
+            self.column = identifier_of(self.column.name, self.values.dtype, answer[2:].strip() or None)
             return ""
         if answer == "c" and self._whole:
             self.column = _as_code(self.column, self.values.to_frame())

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 
 from .._types import WEIGHTINGS
-from ._arguments import add_quiet, add_settings, find_models, make_model, objects_of, read_settings
+from ._arguments import add_quiet, add_settings, check_budget, find_models, make_model, objects_of, read_settings
 
 __all__ = ["add", "run"]
 
@@ -114,6 +114,7 @@ def _add_rows(command):
 def run(arguments):
     if arguments.unit_rows is None and arguments.unit_weighting is not None:
         raise ValueError("--unit-weighting needs --unit-rows")
+    check_budget(arguments)
     one_training = arguments.model == ["DPNet"]
     _refuse_unused(arguments, one_training)
     arguments.noise_scale = 1.0 if arguments.noise_scale is None else arguments.noise_scale

@@ -13,6 +13,7 @@ from ._arguments import (
     add_settings,
     add_target,
     add_unit,
+    check_budget,
     find_models,
     make_model,
     read_settings,
@@ -65,6 +66,7 @@ def run(arguments):
     if arguments.plot:
         check_output(arguments.plot)
         check_apart(arguments.input, arguments.schema, arguments.plot)
+    check_budget(arguments)
     units, most = unit_settings(arguments)
     estimator, data = _estimator(arguments, units), _data(arguments)
     with warnings.catch_warnings():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
-from ._arguments import add_dropping, add_reading, names_of, reading
+from ._arguments import add_dropping, add_quiet, add_reading, load_card, names_of, reading
 
 __all__ = ["add", "run"]
 
@@ -47,6 +48,7 @@ def add(command):
     add_dropping(command)
     add_reading(command)
     command.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the choice of rows (default: 0)")
+    add_quiet(command)
     command.add_argument(
         "--output",
         default="skdpgen-report.html",
@@ -56,7 +58,7 @@ def add(command):
 
 
 def run(arguments):
-    from .. import PrivacyCard, Schema, load
+    from .. import Schema, load
     from ..data.table_files import check_apart, check_output
     from ..report import build_report, read_results
 
@@ -68,7 +70,7 @@ def run(arguments):
         raise ValueError("--positive needs --target")
     if arguments.test is not None and arguments.target is None:
         raise ValueError("--test needs --target")
-    card = None if arguments.card is None else PrivacyCard.load(arguments.card)
+    card = None if arguments.card is None else load_card(arguments.card)
     model = None if arguments.model is None else load(arguments.model)
     results = None if arguments.results is None else read_results(arguments.results)
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
@@ -88,6 +90,7 @@ def run(arguments):
         title=f"{Path(arguments.synthetic).name} beside {Path(arguments.real).name}",
         max_rows=arguments.max_rows,
         random_state=arguments.seed,
+        progress=False if arguments.quiet else "auto",
     )
     report.save(arguments.output)
     for name, value in report.figures.items():
@@ -99,14 +102,49 @@ def run(arguments):
 
 
 def _tables(arguments, paths, schema):
-    """Tables of the files, the first of which has all columns that are left out; a synthetic one may lack them."""
-    from ..data.table_files import column_names, read_table
+    """Tables of the files; one of them may lack columns that are left out."""
+    from ..data.table_files import read_table
 
-    left_out, tables = [], []
-    if arguments.drop:
-        left_out = names_of(arguments.drop, column_names(paths[0], arguments.separator), "--drop")
-    for path in paths:
-        here = set(column_names(path, arguments.separator)) if left_out else ()
-        dropped = [name for name in left_out if name in here]
-        tables.append(read_table(path, **reading(arguments), schema=schema, left_out=dropped))
+    how = [_how(arguments, path, synthetic=path is paths[1]) for path in paths]
+    columns = [_columns(path, options) for path, options in zip(paths, how)]
+    left_out = names_of(arguments.drop, list(dict.fromkeys([*columns[0], *columns[1]])), "--drop")
+    _check_columns(paths, columns, left_out, schema)
+    tables = []
+    for path, names, options in zip(paths, columns, how):
+        dropped = [name for name in left_out if name in names]
+        tables.append(read_table(path, **options, schema=schema, left_out=dropped))
     return tables
+
+
+def _how(arguments, path, synthetic):
+    """Options of the reader: synthetic rows are written in UTF-8, with nothing above the names of their columns."""
+    from ..data.table_files import is_utf8
+
+    options = reading(arguments)
+    if synthetic:
+        options["skip_lines"] = 0
+        if options["encoding"] is not None and Path(path).is_file() and is_utf8(path):
+            options["encoding"] = None
+    return options
+
+
+def _columns(path, options):
+    from ..data.table_files import check_input, column_names
+
+    check_input(path, **options)
+    return column_names(path, *(options[name] for name in ("separator", "encoding", "skip_lines")))
+
+
+def _check_columns(paths, columns, left_out, schema):
+    """Refuse tables of different columns, before any of their rows is read."""
+    from ..tabular import Identifier
+
+    keys = () if schema is None else [column.name for column in schema.columns if isinstance(column, Identifier)]
+    real, *others = ([name for name in names if name not in (*left_out, *keys)] for names in columns)
+    for path, names in zip(paths[1:], others):
+        alone = [(paths[0], [name for name in real if name not in names])]
+        alone += [(path, [name for name in names if name not in real])]
+        if alone := [(file, names) for file, names in alone if names]:
+            said = "; ".join(f"only {file} has the columns {', '.join(names)}" for file, names in alone)
+            dropped = ",".join(dict.fromkeys([*left_out, *(name for _, names in alone for name in names)]))
+            raise ValueError(f"{said}; to compare the others, give --drop {shlex.quote(dropped)}")

@@ -26,8 +26,6 @@ def add(command):
 
 
 def run(arguments):
-    import skdpgen
-
     from ..data.table_files import check_apart, check_output, check_writing
     from ._results import write_rows
 
@@ -38,7 +36,7 @@ def run(arguments):
     written["missing_mark"] = arguments.missing
     check_writing(arguments.output, **written)
     check_apart(arguments.model, arguments.output, arguments.units_output)
-    synthesizer = skdpgen.load(arguments.model)
+    synthesizer = _loaded(arguments.model)
     asks = arguments.units is not None or arguments.units_output is not None
     if asks and getattr(synthesizer.model_, "units", None) is None:
         raise ValueError("--units and --units-output need a model that was fitted to a table with --unit")
@@ -50,3 +48,14 @@ def run(arguments):
     written |= {"random_state": arguments.seed, "units_path": arguments.units_output}
     n_rows = write_rows(synthesizer, arguments.rows, arguments.output, asked=asked, **written)
     print_written(n_rows, arguments)
+
+
+def _loaded(path):
+    import skdpgen
+
+    try:
+        return skdpgen.load(path)
+    except ValueError as error:
+        if not str(error).endswith("not a model file of skdpgen"):
+            raise
+        raise ValueError(f"{error}; skdpgen synthesize --save-model writes one") from None

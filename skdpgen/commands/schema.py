@@ -7,7 +7,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from ._arguments import add_dropping, add_reading, names_of, reading
+from ._arguments import add_dropping, add_reading, columns_of, names_of, reading
 
 __all__ = ["add", "run"]
 
@@ -34,7 +34,11 @@ def add(command):
         "schema",
     )
     for option, what in (
-        ("--id", "keys of rows or persons: their values are never read, and a sample has fresh keys"),
+        (
+            "--id",
+            "keys of rows or persons: their values are never read, and a sample has fresh keys; NAME=P-#### gives "
+            "their form, with # for a counter",
+        ),
         ("--categorical", "categorical although their values are numbers, such as codes"),
     ):
         command.add_argument(
@@ -53,7 +57,7 @@ def add(command):
 
 
 def run(arguments):
-    from ..data.table_files import check_apart, check_output, column_names, declare_public, read_table
+    from ..data.table_files import check_apart, check_output, declare_public, read_table
     from ._questions import Terminal, ask_about, on_terminal
 
     terminal = None if arguments.no_questions or not on_terminal() else Terminal()
@@ -65,7 +69,7 @@ def run(arguments):
         check_apart(arguments.input, output)
     options, left_out = reading(arguments), []
     if arguments.drop:
-        left_out = names_of(arguments.drop, column_names(arguments.input, arguments.separator), "--drop")
+        left_out = names_of(arguments.drop, columns_of(arguments.input, arguments), "--drop")
     frame = read_table(arguments.input, **options, left_out=left_out)
     schema, target = _settled(arguments, frame), arguments.target
     public = list(schema) if "*" in arguments.public else arguments.public
@@ -77,20 +81,20 @@ def run(arguments):
             answers = ask_about(schema, frame, terminal, target, public)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted; no schema was written") from None
-        schema, target, left_out = answers.schema, answers.target, [*left_out, *answers.left_out]
+        schema, left_out = answers.schema, [*left_out, *answers.left_out]
         public = [name for name in answers.public if name in schema]
         if output and arguments.output is None:
             output = _new_file(output, terminal, arguments.input)
     schema = declare_public(schema, frame, public)
     if terminal is None:
-        _say_what_to_do(arguments, schema)
+        _say_what_to_do(arguments, schema, frame)
     if output:
         schema.save(output)
         print(f"schema of {len(schema)} columns written to {output}")
     else:
         print(schema.to_json())
     if terminal is not None:
-        _say_what_comes_next(arguments, output or _OUTPUT, target, left_out)
+        _say_what_comes_next(arguments, output or _OUTPUT, answers, left_out)
 
 
 def _new_file(path, terminal, source):
@@ -110,7 +114,7 @@ def _new_file(path, terminal, source):
     return path
 
 
-def _say_what_to_do(arguments, schema):
+def _say_what_to_do(arguments, schema, frame):
     print(
         "skdpgen: the schema declares the names and kinds of the columns as public. Check them. Replace null by bounds "
         'or categories that are public knowledge, such as [0, 120], ["2020-01-01", "2024-12-31"] or ["yes", "no"]; '
@@ -118,6 +122,7 @@ def _say_what_to_do(arguments, schema):
         file=sys.stderr,
     )
     _point_out(arguments, schema)
+    _point_out_values(frame)
     if notation := _notation(arguments):
         print(
             f"skdpgen: the schema does not say how the file is written: give{notation} to skdpgen synthesize and "
@@ -132,26 +137,32 @@ def _notation(arguments, *, dates=False):
     The schema has the formats of dates.
     """
     file = {"missing": arguments.missing, "separator": arguments.separator, "thousands": arguments.thousands}
-    file |= {"decimal": None if arguments.decimal == "." else arguments.decimal}
-    file |= {"dates": arguments.dates if dates else None}
+    file |= {"decimal": None if arguments.decimal == "." else arguments.decimal, "sign": arguments.sign}
+    file |= {"dates": arguments.dates if dates else None, "encoding": arguments.encoding}
+    file |= {"skip-lines": arguments.skip_lines or None}
     given = [(name, one) for name, value in file.items() for one in (value if isinstance(value, list) else [value])]
     text = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given if value is not None)
     return text + (" --header" if arguments.header else "")
 
 
-def _say_what_comes_next(arguments, schema, target, left_out):
+def _say_what_comes_next(arguments, schema, answers, left_out):
     """Print the two commands that follow, with the options of this one that they need too."""
-    options = [("schema", schema), ("target", target)]
-    shared = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in options if value is not None)
-    shared += _notation(arguments)
-    dropped = f" --drop {shlex.quote(','.join(left_out))}" if left_out else ""
+    shared = _options(schema=schema, target=answers.target) + _notation(arguments)
+    unit = [] if answers.unit is None else [answers.unit]  # synthetic rows have none
+    of_fit, of_report = (_options(drop=",".join(map(str, names)) or None) for names in (left_out, [*left_out, *unit]))
     source = shlex.quote(arguments.input)
     print(
         f"skdpgen: next, a fit, which is charged, and a page for your eyes alone:\n"
-        f"  skdpgen synthesize {source}{shared}{dropped} --epsilon 1 --output synthetic.csv --card card.json\n"
-        f"  skdpgen report {source} synthetic.csv{shared}{dropped} --card card.json",
+        f"  skdpgen synthesize {source}{shared}{_options(unit=answers.unit)}{of_fit} --epsilon 1 "
+        "--output synthetic.csv --card card.json\n"
+        f"  skdpgen report {source} synthetic.csv{shared}{of_report} --card card.json",
         file=sys.stderr,
     )
+
+
+def _options(**values):
+    """Options of a command as text; None is no option."""
+    return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in values.items() if value is not None)
 
 
 def _settled(arguments, frame):
@@ -162,7 +173,8 @@ def _settled(arguments, frame):
     from ..tabular._identifiers import identifier_of
 
     names = list(frame.columns)
-    keys, codes = (names_of(getattr(arguments, option), names, f"--{option}") for option in ("id", "categorical"))
+    patterns = _patterns(arguments.id, names)
+    keys, codes = list(patterns), names_of(arguments.categorical, names, "--categorical")
     if arguments.target is not None:
         if arguments.target not in names:
             raise ValueError(f"--target: no column {arguments.target!r}; the file has {', '.join(names)}")
@@ -171,25 +183,43 @@ def _settled(arguments, frame):
     if twice := [name for name in keys if name in codes]:
         raise ValueError(f"{twice[0]!r} is named by --id and by --categorical or --target: give one of them")
     schema = Schema.from_kinds(frame.drop(columns=keys), categorical=codes)
-    columns = [identifier_of(name, frame[name].dtype) if name in keys else schema[name] for name in names]
-    return Schema(columns)
+    return Schema(
+        identifier_of(name, frame[name].dtype, patterns[name]) if name in keys else schema[name] for name in names
+    )
+
+
+def _patterns(texts, known):
+    """Return the columns that ``--id`` names, and the form of their keys: None without ``=P-####``."""
+    found = {}
+    for text in texts:
+        for one in [text] if text in known else text.split(","):
+            name, equals, pattern = (one, "", "") if one in known else one.partition("=")
+            found |= dict.fromkeys(names_of([name], known, "--id"), pattern if equals else None)
+    return found
 
 
 def _point_out(arguments, schema):
     """Say which columns may be identifiers or codes, by names and dtypes alone, and the command that settles it."""
     from ..tabular import Numeric
-    from ..tabular._identifiers import likely_codes, likely_identifiers
+    from ..tabular._identifiers import identifies_persons, likely_codes, likely_identifiers
 
     again = f"skdpgen schema {shlex.quote(arguments.input)}{_notation(arguments, dates=True)}"
-    if keys := likely_identifiers(schema):
+    persons = [column.name for column in schema.columns if identifies_persons(column)]
+    if persons:
+        listed = shlex.quote(",".join(persons))
+        print(
+            f"skdpgen: names, addresses or the like, by the names of the columns: {', '.join(persons)}. If they "
+            f"identify persons, leave them out: {again} --drop {listed}; or for fresh keys: --id {listed}",
+            file=sys.stderr,
+        )
+    if keys := [name for name in likely_identifiers(schema) if name not in persons]:
         listed = shlex.quote(",".join(keys))
         print(
             f"skdpgen: identifiers, by their names: {', '.join(keys)}. For fresh keys: {again} --id {listed}; without "
-            f"the columns: --drop {listed}. If a person has several rows, protect persons and not rows: skdpgen "
-            f"synthesize --unit {shlex.quote(str(keys[0]))}",
+            f"the columns: --drop {listed}",
             file=sys.stderr,
         )
-    codes = [name for name in likely_codes(schema) if name not in keys]
+    codes = [name for name in likely_codes(schema) if name not in (*keys, *persons)]
     if codes:
         print(
             f"skdpgen: codes, by their names: {', '.join(codes)}. As categories: {again} --categorical "
@@ -197,10 +227,30 @@ def _point_out(arguments, schema):
             file=sys.stderr,
         )
     whole = [column for column in schema.columns if isinstance(column, Numeric) and column.integer]
-    whole = [column.name for column in whole if not column.complete and column.name not in (*keys, *codes)]
+    whole = [column.name for column in whole if not column.complete and column.name not in (*keys, *persons, *codes)]
     if whole:
         print(
             f"skdpgen: whole numbers, which are taken for quantities: {', '.join(map(str, whole))}. If one of them is "
             "a code or a class, name it by --categorical, or --target",
+            file=sys.stderr,
+        )
+
+
+def _point_out_values(frame):
+    """Say what the rows suggest, without a value of them: for the data holder alone."""
+    from ._hints import UNIT_HINT, codes_of_missing_values, likely_units
+
+    units = likely_units(frame)
+    likely = f". Likely columns, by their names and repeated values: {', '.join(units)}" if units else ""
+    unit = shlex.quote(units[0]) if units else "COLUMN"
+    print(
+        f"skdpgen: {UNIT_HINT}: skdpgen synthesize --unit {unit}, the column of their identifiers{likely}",
+        file=sys.stderr,
+    )
+    if marked := [name for name in frame.columns if codes_of_missing_values(frame[name])]:
+        print(
+            f"skdpgen: numbers such as -99 or 999, far from all others: {', '.join(map(str, marked))}. If they stand "
+            "for a missing value, give each as --missing NUMBER. Synthetic rows are written with the first TEXT of "
+            "--missing: with --missing '' before the numbers, with empty fields",
             file=sys.stderr,
         )

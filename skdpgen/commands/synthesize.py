@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -19,6 +20,8 @@ from ._arguments import (
     add_settings,
     add_target,
     add_unit,
+    check_budget,
+    columns_of,
     names_of,
     objects_of,
     print_ledger,
@@ -179,13 +182,11 @@ def _check_kinds(rows, schema, declared_public):
 
 def _columns_left_out(arguments, schema):
     """Return the columns that are not read, and the schema of the others."""
-    from ..data.table_files import column_names
-
     if arguments.only_schema_columns and schema is None:
         raise ValueError("--only-schema-columns needs --schema")
     if schema is None and not arguments.drop and arguments.unit is None:
         return [], None
-    names = column_names(arguments.input, arguments.separator)
+    names = columns_of(arguments.input, arguments)
     left_out = names_of(arguments.drop, names, "--drop")
     if arguments.unit is not None:
         if arguments.unit not in names:
@@ -206,9 +207,7 @@ def _columns_left_out(arguments, schema):
 
 def _name_undeclared(arguments, schema, left_out):
     """Say which columns a schema does not list, so that deleting one from its file is no way to drop it."""
-    from ..data.table_files import column_names
-
-    names = column_names(arguments.input, arguments.separator)
+    names = columns_of(arguments.input, arguments)
     known = (*left_out, arguments.target, arguments.unit)
     undeclared = [name for name in names if name not in schema and name not in known]
     if undeclared and set(schema) <= set(names):  # else the fit refuses the schema
@@ -219,7 +218,7 @@ def _name_undeclared(arguments, schema, left_out):
         )
 
 
-def _check_budget(arguments):
+def _check_ledger(arguments):
     """Refuse a budget that is not that of the ledger: the same command may then run twice."""
     from .. import PrivacyAccountant
 
@@ -261,7 +260,8 @@ def run(arguments):
 
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     _check_results(arguments)
-    _check_budget(arguments)
+    check_budget(arguments)
+    _check_ledger(arguments)
     model = getattr(skdpgen, _MODELS[arguments.model])
     settings = _settings(arguments, model)
     options = reading(arguments)
@@ -317,8 +317,6 @@ def _unit_columns(arguments):
 
     `columns` are there where synthetic units are asked for, because some models have none, and then refuse them.
     """
-    from ..data.table_files import column_names
-
     named, shared = arguments.unit_columns, arguments.unit_shared
     asked = (arguments.units, arguments.units_output) != (None, None)
     if not (named or shared or asked):
@@ -329,7 +327,7 @@ def _unit_columns(arguments):
         )
     if not named and arguments.units_output is not None:
         raise ValueError("--units-output needs --unit-columns: a unit would have nothing but a number")
-    known = column_names(arguments.input, arguments.separator) if named or shared else []
+    known = columns_of(arguments.input, arguments) if named or shared else []
     columns = {"columns": names_of(named, known, "--unit-columns")} if named or asked else {}
     return columns | ({"shared": names_of(shared, known, "--unit-shared")} if shared else {})
 
@@ -361,11 +359,22 @@ def _run(arguments, model, settings, schema, options, results):
     for remark in synthesizer.card_.remarks:
         print(remark)
     print_written(n_rows, arguments)
+    _say_how_to_sample(arguments)
     if warned is not None:
         raise RuntimeError(
             f"{warned} (a {type(warned).__name__}, and warnings are errors here; the fit is complete, and its results "
             "are written)"
         )
+
+
+def _say_how_to_sample(arguments):
+    """The command that draws more rows in the same notation, which the released model does not have."""
+    notation = {"separator": arguments.separator, "missing": next(iter(arguments.missing), None)}
+    notation |= {"decimal": None if arguments.decimal == "." else arguments.decimal}
+    given = "".join(f" --{name} {shlex.quote(value)}" for name, value in notation.items() if value is not None)
+    if arguments.save_model and given:
+        model = shlex.quote(str(arguments.save_model))
+        print(f"skdpgen: more rows in this notation: skdpgen sample {model}{given} --output MORE.csv", file=sys.stderr)
 
 
 def _read_rows(arguments, schema, left_out, options):

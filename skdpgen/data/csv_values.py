@@ -18,6 +18,7 @@ from ..utils.categories import family, number_text
 
 __all__ = [
     "DATE",
+    "ISO_FORMATS",
     "NUMBER",
     "Notation",
     "are_codes",
@@ -30,16 +31,35 @@ __all__ = [
 
 DATE = r"\d{4}-\d{2}-\d{2}"
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-# Resolution of dates -> formats, one of which all values of a column have.
-_ISO_FORMATS = {
-    "D": (DATE,),
-    "min": (DATE + r"T\d{2}:\d{2}", DATE + r" \d{2}:\d{2}"),
-    "s": (DATE + r"T\d{2}:\d{2}:\d{2}", DATE + r" \d{2}:\d{2}:\d{2}"),
-    "us": (DATE + r"T\d{2}:\d{2}:\d{2}\.\d{1,6}", DATE + r" \d{2}:\d{2}:\d{2}\.\d{1,6}"),
-}
+# Of ISO 8601, one of which all values of a column have: resolution, pattern and format of strptime. Times of UTC keep
+# the text that says so.
+_CLOCKS = (("min", r"\d{2}:\d{2}", "%H:%M"), ("s", r"\d{2}:\d{2}:\d{2}", "%H:%M:%S"))
+_CLOCKS += (("us", r"\d{2}:\d{2}:\d{2}\.\d{1,6}", "%H:%M:%S.%f"),)
+_ISO = (
+    ("D", DATE, "%Y-%m-%d"),
+    *(
+        (resolution, DATE + mark + pattern + re.escape(zone), f"%Y-%m-%d{mark}{clock}{zone}")
+        for resolution, pattern, clock in _CLOCKS
+        for mark in "T "
+        for zone in ("", "Z", "+00:00")
+    ),
+)
+ISO_FORMATS = frozenset(form for _, _, form in _ISO)
+# Columns of these resolutions are written in these formats if no format is known.
+_USUAL = {"D": "%Y-%m-%d", "s": "%Y-%m-%d %H:%M:%S", "us": "%Y-%m-%d %H:%M:%S.%f"}
 # Numbers with signs or separators, and dates in other formats: they are read as text, from which little is learned.
-_FORMATTED = r"[^\w\s]?\s?[+-]?\d{1,3}(?:[.,' \u00a0]\d{3})*(?:[.,]\d+)?\s?[^\w\s]?"
-_OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?|\d{1,2}:\d{2}(?::\d{2})?"
+_SIGN = r"(?:[^\w\s]|\b[A-Z]{3}\b)?"
+_FORMATTED = rf"[+-]?{_SIGN}\s?[+-]?(?:\d{{1,3}}(?:[.,' \u00a0]\d{{3}})+|\d+)(?:[.,]\d+)?\s?{_SIGN}"
+_OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?"
+_TIME = r"\d{1,3}:\d{2}(?::\d{2})?"
+_LOOKS_LIKE = {
+    _FORMATTED: "numbers with signs or separators (--decimal, --thousands and --sign say how numbers are written: for "
+    "$1,250.50 give --thousands , --sign '$')",
+    _OTHER_DATE: "dates in another format (--dates says how they are written: for 31.12.2024 give --dates %d.%m.%Y; a "
+    "time zone that all rows share is part of the format, such as %Y-%m-%dT%H:%M:%S+01:00)",
+    _TIME: "times of the day, or durations (no option reads times without a day: write them as minutes first, such as "
+    "90 for 1:30)",
+}
 # Patterns of the mark of thousands; a space may be a no-break space or a narrow one.
 _MARKS = {".": r"\.", ",": ",", "'": "['\u2019]", "space": "[ \u00a0\u202f]"}
 # Values that are compared with a pattern before all others: they rule out most columns.
@@ -60,6 +80,8 @@ class Notation:
     dates : sequence of str, default=()
         Formats of `datetime.strptime` with a year, in addition to ISO 8601. A column whose texts all have one of these
         formats is a column of dates.
+    signs : sequence of str, default=()
+        Texts before or after numbers that are left out, such as "$", "%" or "EUR": 12% is 12.
 
     Raises
     ------
@@ -70,6 +92,7 @@ class Notation:
     decimal: str = "."
     thousands: str | None = None
     dates: tuple = ()
+    signs: tuple = ()
 
     def __post_init__(self):
         if self.decimal not in (".", ","):
@@ -79,6 +102,12 @@ class Notation:
                 f"the mark of thousands must be . or , or ' or space, and not the decimal mark; got {self.thousands!r}"
             )
         object.__setattr__(self, "dates", tuple(self.dates))
+        object.__setattr__(self, "signs", tuple(self.signs))
+        for sign in self.signs:
+            if not sign.strip() or re.search(r"[\d.,'+-]", sign):
+                raise InvalidInputError(
+                    f"a sign must be text such as $, % or EUR, without digits and marks of numbers; got {sign!r}"
+                )
         for form in self.dates:
             if not is_date_format(form):
                 raise InvalidInputError(
@@ -87,18 +116,28 @@ class Notation:
 
     @property
     def plain(self):
-        """Whether numbers have a decimal point and no mark of thousands."""
-        return self.decimal == "." and self.thousands is None
+        """Whether numbers have a decimal point, and no sign or mark of thousands."""
+        return self.decimal == "." and self.thousands is None and not self.signs
 
     @property
     def number(self):
         """Pattern of one number."""
         point = re.escape(self.decimal)
         whole = r"\d+" if self.thousands is None else rf"(?:\d{{1,3}}(?:{_MARKS[self.thousands]}\d{{3}})+|\d+)"
-        return rf"[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?"
+        digits = rf"(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?"
+        if not self.signs:
+            return rf"[+-]?{digits}"
+        sign = self._sign
+        return rf"(?:(?:{sign}\s?)?[+-]?|[+-]{sign}\s?){digits}(?:\s?{sign})?"
+
+    @property
+    def _sign(self):
+        return rf"(?:{'|'.join(re.escape(sign.strip()) for sign in self.signs)})"
 
     def to_plain(self, written):
-        """Rewrite a column of such numbers with a decimal point and no mark of thousands."""
+        """Rewrite a column of such numbers with a decimal point, and without signs and marks of thousands."""
+        if self.signs:
+            written = written.str.replace(self._sign, "", regex=True).str.strip()
         if self.thousands is not None:
             written = written.str.replace(_MARKS[self.thousands], "", regex=True)
         return written.str.replace(self.decimal, ".", regex=False)
@@ -177,7 +216,7 @@ def _all_match(values, pattern):
 
 # ---- columns of a declared kind: each value is read separately, and no value changes how another is read -----------
 
-_ISO = DATE + r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?"
+_DAY_OR_TIME = DATE + r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?"
 _FLAGS = dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True)
 _FLAGS |= dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), False)
 
@@ -253,7 +292,7 @@ def _moments(written, forms, zoned):
     if zoned:
         found = pd.to_datetime(rest, errors="coerce", format="ISO8601", utc=True)
         return found if values.isna().all() else values.dt.tz_localize("UTC").fillna(found)
-    rest = rest.where(written.str.fullmatch(_ISO).fillna(False).astype(bool))
+    rest = rest.where(written.str.fullmatch(_DAY_OR_TIME).fillna(False).astype(bool))
     return values.fillna(pd.to_datetime(rest, errors="coerce", format="ISO8601").astype("datetime64[us]"))
 
 
@@ -294,9 +333,10 @@ def are_codes(written, all_rows=True):
 def with_dates(frame, declared, notation=Notation()):
     """Convert text columns that contain only ISO dates; warn of other columns that look like numbers or dates.
 
-    `declared` columns stay as they are. Returns the frame, and a dict of the columns of dates and their resolutions.
+    `declared` columns stay as they are. Returns the frame, a dict of the columns of dates and their resolutions, and a
+    dict of those that are not written in the usual format, and their formats.
     """
-    resolutions, almost, formatted = {}, [], []
+    resolutions, formats, almost, formatted = {}, {}, [], {}
     for name in frame.columns:
         if name in declared or not pd.api.types.is_string_dtype(frame[name].dtype):
             continue
@@ -304,19 +344,20 @@ def with_dates(frame, declared, notation=Notation()):
         values = texts.distinct.dropna()
         if values.empty:
             continue
-        resolution = _iso_resolution(values)
+        resolution, form = _iso_form(values)
         if resolution is not None:
-            moments = pd.to_datetime(texts.distinct.astype(object), errors="coerce", format="ISO8601")
+            moments = pd.to_datetime(texts.distinct.astype(object), errors="coerce", format=form)
             if moments.notna().sum() == len(values):
                 frame[name] = texts.rows(moments.astype("datetime64[us]"))
                 resolutions[name] = resolution
+                formats |= {} if _USUAL.get(resolution) == form else {name: form}
                 continue
         odd = _no_number(values) if notation.plain else ~values.str.fullmatch(notation.number)
         n_odd = values[odd].nunique()
         if not odd.all() and n_odd == 1:
             almost.append(repr(name))
-        elif n_odd and any(_all_match(values, form) for form in (_FORMATTED, _OTHER_DATE)):
-            formatted.append(repr(name))
+        elif n_odd and (looks := [like for like in _LOOKS_LIKE if _all_match(values, like)]):
+            formatted[repr(name)] = looks[0]
         elif 0 < n_odd <= min(_MOST_PLACEHOLDERS, values.nunique() // 2):
             almost.append(repr(name))
     if almost:
@@ -329,20 +370,15 @@ def with_dates(frame, declared, notation=Notation()):
     if formatted:
         warnings.warn(
             f"read as text, from which almost nothing can be learned: {', '.join(formatted)}. All values look like "
-            "numbers with signs or separators, or like dates and times in another format. --decimal, --thousands and "
-            "--dates say how numbers and dates are written. No option reads signs such as $ or %, times without a day, "
-            "or time zones: write these values as 1234.5, as minutes, or as 2024-01-31T12:00 first",
+            + "; or like ".join(_LOOKS_LIKE[like] for like in _LOOKS_LIKE if like in formatted.values()),
             UserWarning,
             stacklevel=4,
         )
-    return frame, resolutions
+    return frame, resolutions, formats
 
 
-def _iso_resolution(values):
-    for resolution, patterns in _ISO_FORMATS.items():
-        if any(_all_match(values, pattern) for pattern in patterns):
-            return resolution
-    return None
+def _iso_form(values):
+    return next(((resolution, form) for resolution, like, form in _ISO if _all_match(values, like)), (None, None))
 
 
 def _no_number(values):

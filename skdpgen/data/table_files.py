@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import functools
@@ -31,6 +32,7 @@ from ..utils.atomic import Draft
 from ..utils.printing import listed
 from .csv_values import (
     DATE,
+    ISO_FORMATS,
     NUMBER,
     Notation,
     are_codes,
@@ -53,6 +55,7 @@ __all__ = [
     "declare_public",
     "example_of",
     "is_parquet",
+    "is_utf8",
     "read_table",
     "write_table",
 ]
@@ -72,6 +75,9 @@ _FORMULA = r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 _CLOCK = "%Y-%m-%d %H:%M:%S"
 # Resolutions of times, the finest first.
 _FINEST = ("us", "ms", "s", "min", "h")
+# Lines that show whether the lines above them are a title.
+_PEEKED = 20
+_MARKS = ",;\t|"
 _SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
@@ -83,7 +89,10 @@ def read_table(
     decimal=".",
     thousands=None,
     date_formats=(),
+    signs=(),
     numeric_names=False,
+    encoding=None,
+    skip_lines=0,
     schema=None,
     left_out=(),
 ):
@@ -92,13 +101,17 @@ def read_table(
     Parameters
     ----------
     path : str or Path
-        ``.parquet`` and ``.pq`` are read as Parquet, everything else as UTF-8 CSV with a header row.
+        ``.parquet`` and ``.pq`` are read as Parquet, everything else as CSV with a header row.
     missing_values : sequence of str
         Texts that stand for a missing value, in addition to the empty field.
     separator : str, default=None
         Separator of fields: one character, or "tab". None is a tab for ``.tsv``, else a comma.
-    decimal, thousands, date_formats : str, str, sequence of str
+    decimal, thousands, date_formats, signs : str, str, sequence of str, sequence of str
         Notation of numbers, and of dates that are not in ISO 8601; see `Notation`.
+    encoding : str, default=None
+        Name of the encoding of a CSV file, as Python knows it; None is UTF-8, with or without a byte order mark.
+    skip_lines : int, default=0
+        Number of lines above the header of a CSV file, such as a title.
     numeric_names : bool, default=False
         Whether numbers and dates in the first line of a CSV file are column names. False refuses them: names are
         published, and such a line may be a row.
@@ -126,6 +139,7 @@ def read_table(
     """
     path = Path(path)
     options = {"missing_values": missing_values, "separator": separator, "numeric_names": numeric_names}
+    options |= {"encoding": encoding, "skip_lines": skip_lines, "signs": signs}
     check_input(path, **options, decimal=decimal, thousands=thousands, date_formats=date_formats)
     if is_parquet(path):
         try:
@@ -134,13 +148,14 @@ def read_table(
             )
         except (OSError, ValueError):
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
-    notation, separator = Notation(decimal, thousands, date_formats), _separator(path, separator)
+    notation = Notation(decimal, thousands, date_formats, signs)
     declared = {} if schema is None else {column.name: column for column in schema.columns}
+    opened = functools.partial(_open_text, path, encoding, skip_lines)
     try:
-        _check_rectangular(path, separator, numeric_names)
-        return _read_csv(path, separator, missing_values, notation, declared, left_out)
-    except UnicodeDecodeError:
-        raise InvalidInputError(f"{path}: not UTF-8; save it as UTF-8 first") from None
+        _check_rectangular(path, opened, separator, numeric_names, skip_lines)
+        return _read_csv(opened, _separator(path, separator), missing_values, notation, declared, left_out)
+    except UnicodeError:
+        raise _wrong_encoding(path, encoding) from None
     except pd.errors.EmptyDataError:
         raise InvalidInputError(f"{path}: the file is empty") from None
     except (pd.errors.ParserError, csv.Error, EOFError, zlib.error) as error:
@@ -156,39 +171,42 @@ def _with_arrow_types(frame, path):
     return frame.astype({name: dtype for name, dtype in kinds.items() if dtype is not None})
 
 
-def _read_csv(path, separator, missing_values, notation, declared, left_out):
+def _read_csv(opened, separator, missing_values, notation, declared, left_out):
     """Read a CSV file whose fields are known to be rectangular.
 
     Each value of a declared column is read separately; a value that is not of the declared kind is missing. Datetimes
     are in the format of their column, or one of those of the notation, or in ISO 8601. The kinds of
-    all other columns are read from their values: numbers; truth values; datetimes, if all values are dates (or times)
-    in one ISO 8601 format, or in one of the formats of the notation; codes (only digits, the same number of them in
-    every row, and a leading zero in one row), which are text; and text.
+    all other columns are read from their values: numbers, which are whole numbers if all are written as 5 or 5.0; truth
+    values; datetimes, if all values are dates (or times) in one ISO 8601 format, or in one of the formats of the
+    notation; codes (only digits, the same number of them in every row, and a leading zero in one row), which are text;
+    and text. `opened` opens the file at its header.
     """
     options = {
         "sep": separator,
         "dtype_backend": "numpy_nullable",
         "keep_default_na": False,
         "na_values": ["", *missing_values],
-        "encoding": "utf-8-sig",
         "skipinitialspace": separator == ",",
         **_EXACT,
     }
-    as_text = functools.partial(_as_text, path, options)
+    as_text = functools.partial(_as_text, opened, options)
     plain, formats = notation == Notation(), {}
     # declared numbers are read at once if all values are numbers; columns of other declared kinds are read as text
     texts = [name for name, column in declared.items() if not isinstance(column, Numeric)]
     dtype = dict.fromkeys(texts, "string") if plain else "string"
     # low_memory=False: a column has one kind, which does not depend on the position of a row in the file
-    frame = pd.read_csv(path, dtype=dtype, low_memory=False, **options).drop(columns=list(left_out))
+    with opened() as file:
+        frame = pd.read_csv(file, dtype=dtype, low_memory=False, **options).drop(columns=list(left_out))
     frame = _with_declared(frame, declared, notation, as_text)
     frame = _without_marks(frame, declared, notation.numbers_of(missing_values))
     undeclared_names = [name for name in frame.columns if name not in declared]
     if not plain:  # pandas would read 01.02.2024 as a number if thousands are marked
         frame, formats = with_notation(frame, undeclared_names, notation)
     frame = _with_codes(frame, undeclared_names, as_text)
-    frame, resolutions = with_dates(frame, declared, notation)
+    frame = _with_whole_numbers(frame, undeclared_names, as_text, notation)
+    frame, resolutions, iso_formats = with_dates(frame, declared, notation)
     resolutions |= {name: resolution_of(form) for name, form in formats.items()}
+    formats |= iso_formats
     formats |= _formats_of_declared([declared[name] for name in frame.columns if name in declared], notation)
     frame.attrs["resolutions"], frame.attrs["date_formats"] = resolutions, formats
     frame.attrs[KINDS_FROM_VALUES] = undeclared_names
@@ -199,25 +217,30 @@ def _read_csv(path, separator, missing_values, notation, declared, left_out):
 def _formats_of_declared(columns, notation):
     """Formats of the columns of dates among declared ones, from what is declared alone: a dict by name.
 
-    A schema that gives the format of one column gives those of all. Else a column of days has the first format of days,
-    or the first one at all; and a column of times has the first format of the finest times that it has, or ISO 8601.
+    A schema that gives the format of one column, other than one of ISO 8601, gives those of all. Else a column of days
+    has the first format of days, or the first one at all; and a column of times has the first format of the finest
+    times that it has, or ISO 8601.
     """
     dates = [column for column in columns if isinstance(column, Datetime)]
-    if any(column.format for column in dates):
-        return {column.name: column.format for column in dates if column.format}
+    given = {column.name: column.format for column in dates if column.format}
+    if not ISO_FORMATS.issuperset(given.values()):
+        return given
     first = {}
     for form in notation.dates:
         first.setdefault(resolution_of(form), form)
     chosen = {}
     for column in dates:
+        if column.name in given:
+            continue
         usable = ("D", *first) if column.resolution == "D" else _FINEST[_FINEST.index(column.resolution) :]
         if found := [first[step] for step in usable if step in first]:
             chosen[column.name] = found[0]
-    return chosen
+    return given | chosen
 
 
-def _as_text(path, options, names, n_rows=None):
-    return pd.read_csv(path, usecols=list(names), dtype="string", nrows=n_rows, **options)
+def _as_text(opened, options, names, n_rows=None):
+    with opened() as file:
+        return pd.read_csv(file, usecols=list(names), dtype="string", nrows=n_rows, **options)
 
 
 def _with_codes(frame, names, as_text):
@@ -230,6 +253,22 @@ def _with_codes(frame, names, as_text):
     if codes:
         frame[codes] = written[codes]
     return frame
+
+
+def _with_whole_numbers(frame, names, as_text, notation):
+    """Convert numbers that are all written as 5 or 5.0, as programs write whole numbers beside a missing value."""
+    whole = [name for name in names if pdt.is_float_dtype(frame[name].dtype) and _are_whole(frame[name])]
+    for n_rows in (1000, None):
+        if whole:
+            written = as_text(whole, n_rows)
+            texts = {name: notation.to_plain(written[name].dropna().str.strip()) for name in whole}
+            whole = [name for name in whole if texts[name].str.fullmatch(r"[+-]?\d+(?:\.0)?").all()]
+    return frame.assign(**{name: frame[name].astype("Int64") for name in whole}) if whole else frame
+
+
+def _are_whole(column):
+    values = column.dropna().to_numpy(dtype=np.float64)  # floats have all whole numbers below this limit
+    return bool(len(values) and np.all((values == np.rint(values)) & (np.abs(values) < 2**53)))
 
 
 def _with_declared(frame, declared, notation, as_text):
@@ -269,7 +308,7 @@ def _refuse_kind(column):
     if isinstance(column, Datetime):
         hint = ": it has no ISO 8601 date; give the format of its dates by --dates"
     elif isinstance(column, Numeric):
-        hint = ": give the notation of its numbers by --decimal and --thousands"
+        hint = ": give the notation of its numbers by --decimal, --thousands and --sign"
     elif isinstance(column, Boolean):
         hint = ". Truth values are true, yes, t, y, 1 and false, no, f, n, 0: declare other words as categories"
     kind = type(column).__name__
@@ -315,7 +354,7 @@ def _assumptions(frame, names, resolutions, formats):
     return facts
 
 
-def column_names(path, separator=None):
+def column_names(path, separator=None, encoding=None, skip_lines=0):
     """Return the names of the columns of a CSV or Parquet file, a list; no row is read."""
     path = Path(path)
     if is_parquet(path):
@@ -329,31 +368,59 @@ def column_names(path, separator=None):
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
     separator = _separator(path, separator)
     try:
-        with _open_text(path) as file:
-            return next(csv.reader(file, delimiter=separator, skipinitialspace=separator == ","), [])
-    except UnicodeDecodeError:
-        raise InvalidInputError(f"{path}: not UTF-8; save it as UTF-8 first") from None
+        with _open_text(path, encoding, skip_lines) as file:
+            rows = csv.reader(file, delimiter=separator, skipinitialspace=separator == ",")
+            return next(filter(None, rows), [])
+    except UnicodeError:
+        raise _wrong_encoding(path, encoding) from None
     except (csv.Error, OSError, EOFError, zlib.error) as error:
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
 
 
 def check_input(
-    path, *, missing_values=(), separator=None, decimal=".", thousands=None, date_formats=(), numeric_names=False
+    path,
+    *,
+    missing_values=(),
+    separator=None,
+    decimal=".",
+    thousands=None,
+    date_formats=(),
+    signs=(),
+    numeric_names=False,
+    encoding=None,
+    skip_lines=0,
 ):
-    """Refuse a file that does not exist or is not a table, and options that have no effect on it."""
+    """Refuse a file that does not exist or is not a table, and options that are wrong or have no effect on it."""
     path = Path(path)
+    if path.is_dir():
+        raise InvalidInputError(f"{path}: is a folder; give the name of a file")
     if not path.is_file():
         raise InvalidInputError(f"{path}: no such file")
     if path.suffix.lower() in _NO_TABLES:
         raise InvalidInputError(f"{path}: only CSV and Parquet are read; save it as one of them")
     if path.suffix.lower() in _ARCHIVES:
         raise InvalidInputError(f"{path}: of compressed files, .gz alone is read; unpack it, or compress it with gzip")
-    plain = Notation(decimal, thousands, date_formats) == Notation()
-    if is_parquet(path) and (missing_values or separator is not None or numeric_names or not plain):
+    given = Notation(decimal, thousands, date_formats, signs) != Notation()
+    given |= bool(missing_values or numeric_names or skip_lines or (separator, encoding) != (None, None))
+    if is_parquet(path) and given:
         raise InvalidInputError(
-            f"{path}: options for missing values, separators, headers, and the notation of numbers and dates "
-            "are of CSV files; drop them for a Parquet file"
+            f"{path}: options for missing values, separators, encodings, headers, and the notation of numbers and "
+            "dates are of CSV files; drop them for a Parquet file"
         )
+    if skip_lines < 0:
+        raise InvalidInputError(f"--skip-lines must be 0 or more; got {skip_lines}")
+    _codec(encoding)
+
+
+def is_utf8(path):
+    """Whether all bytes of a CSV file are UTF-8."""
+    try:
+        with _open_text(Path(path)) as file:
+            while file.read(2**20):
+                pass
+    except UnicodeError:
+        return False
+    return True
 
 
 def _separator(path, separator):
@@ -365,31 +432,74 @@ def _separator(path, separator):
     return separator
 
 
-def _check_rectangular(path, separator, numeric_names):
+def _check_rectangular(path, opened, given, numeric_names, skipped):
     # pandas fills short rows with missing values, and uses the first column as the index if rows are too long
-    with _open_text(path) as file:
+    separator = _separator(path, given)
+    with opened() as file:
         rows = csv.reader(file, delimiter=separator, skipinitialspace=separator == ",")
-        header = next(rows, None)
-        if not header:
-            raise InvalidInputError(f"{path}: the file is empty")
-        _check_header(path, header, separator, numeric_names)
-        width = len(header)
+        header = next(filter(None, rows), None)
+        if header is None:
+            raise InvalidInputError(f"{path}: the file is empty" + (f" below line {skipped}" if skipped else ""))
+        start, width = rows.line_num, len(header)
+        others = [mark for mark in _MARKS if mark != separator and given is None]
+        if width == 1 and (hint := _title_hint(opened, skipped, others or [separator], separator)):
+            raise InvalidInputError(
+                f"{path}: one column{hint}" + (f"; else give --separator {separator!r}" if given is None else "")
+            )
+        _check_header(path, header, separator, numeric_names, skipped + start)
         for row in rows:
             if row and len(row) != width:
-                raise InvalidInputError(
-                    f"{path}: line {rows.line_num} has {len(row)} fields where the header has {width}"
-                )
-        if rows.line_num < 2:
+                hint = _title_hint(opened, skipped, [separator, *others], separator) if len(row) > width else ""
+                line = skipped + rows.line_num
+                raise InvalidInputError(f"{path}: line {line} has {len(row)} fields where the header has {width}{hint}")
+        if rows.line_num == start:
             raise InvalidInputError(f"{path}: a header and no rows")
 
 
-def _check_header(path, header, separator, numeric_names):
-    found = [mark for mark in ",;\t|" if mark != separator and mark in header[0]]
+def _title_hint(opened, skipped, marks, usual):
+    """What to do if the first lines are a title: those below have more fields, and the same number each; else "".
+
+    Parameters
+    ----------
+    opened : callable
+    skipped : int
+        Number of lines that are skipped already.
+    marks : sequence of str
+        Separators that may divide the fields.
+    usual : str
+        The separator that is used without another option.
+    """
+    with opened() as file:
+        lines = itertools.islice(((n, text) for n, text in enumerate(file, skipped + 1) if text.strip()), _PEEKED)
+        numbers, texts = zip(*lines)
+    found = {}
+    for mark in marks:
+        counts = [text.count(mark) for text in texts]
+        first = next((k for k in range(len(counts)) if len(set(counts[k:])) == 1), 0)
+        if 0 < first < len(counts) - 1 and max(counts[:first]) < counts[-1]:
+            found[mark] = first
+    if not found:
+        return ""
+    mark = min(found, key=found.get)
+    line = numbers[found[mark]]
+    name = "tab" if mark == "\t" else mark
+    divided, option = ("", "") if mark == usual else (f"{name!r} separates the fields, and ", f"--separator {name!r} ")
+    above = "line 1 is a title" if line == 2 else f"the lines above line {line} are a title"
+    return f": if {divided}{above}, give {option}--skip-lines {line - 1}"
+
+
+def _check_header(path, header, separator, numeric_names, line):
+    found = [mark for mark in _MARKS if mark != separator and mark in header[0]]
     if len(header) == 1 and found:
         mark = "tab" if found[0] == "\t" else found[0]
         raise InvalidInputError(
             f"{path}: one column, whose header contains {found[0]!r}: if that separates the fields, give "
             f"--separator {mark!r}; else rename the column"
+        )
+    if header.count("") > max(1, len(header) / 2):
+        raise InvalidInputError(
+            f"{path}: line {line} names {len(header) - header.count('')} of {len(header)} columns: if it is a title, "
+            f"and the names are below it, give --skip-lines {line}; else name the columns"
         )
     if "" in header:
         raise InvalidInputError(
@@ -398,7 +508,7 @@ def _check_header(path, header, separator, numeric_names):
         )
     duplicates = sorted(name for name, count in Counter(header).items() if count > 1)
     if duplicates:
-        raise InvalidInputError(f"{path}: duplicate column names: {', '.join(map(repr, duplicates))}")
+        raise InvalidInputError(f"{path}: duplicate column names: {', '.join(map(repr, duplicates))}; rename them")
     values = [name for name in header if re.fullmatch(f"{NUMBER}|{DATE}.*", name.strip())]
     counted = len(header) > 2 and all(name == str(k) for k, name in enumerate(header))  # as pandas counts columns
     if values and not (numeric_names or counted):
@@ -408,10 +518,43 @@ def _check_header(path, header, separator, numeric_names):
         )
 
 
-def _open_text(path):
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return open(path, encoding="utf-8-sig", newline="")
+def _open_text(path, encoding=None, skip_lines=0):
+    """Open a file below the lines that are skipped."""
+    open_ = gzip.open if path.suffix == ".gz" else open
+    file = open_(path, "rt", encoding=_codec(encoding), newline="")
+    try:
+        for _ in range(skip_lines):
+            file.readline()
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _codec(encoding):
+    """Name of an encoding of text; UTF-8 may have a byte order mark."""
+    if encoding is None:
+        return "utf-8-sig"
+    try:
+        name = codecs.lookup(encoding).name
+        "".encode(name)  # some codecs are not of text
+    except (LookupError, ValueError):
+        raise InvalidInputError(f"--encoding must be utf-8, latin-1, cp1252 or the like; got {encoding!r}") from None
+    return "utf-8-sig" if name == "utf-8" else name
+
+
+def _wrong_encoding(path, encoding):
+    """The refusal of a file with bytes that are no text."""
+    if encoding is not None and _codec(encoding) != "utf-8-sig":
+        return InvalidInputError(f"{path}: not {encoding}; give another --encoding")
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        mark = file.read(2)
+    if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return InvalidInputError(f"{path}: not UTF-8, but UTF-16: give --encoding utf-16")
+    return InvalidInputError(
+        f"{path}: not UTF-8: give its encoding, as --encoding cp1252 (Windows) or --encoding latin-1, or save it as "
+        "UTF-8"
+    )
 
 
 def check_apart(*paths):

@@ -9,6 +9,7 @@ import numpy as np
 from .. import __version__
 from ..metrics._samples import as_frame
 from ..utils.atomic import write_atomically
+from ..utils.progress import progress_bar, shows_bars
 from ._inputs import align, categories, results_table, without_keys
 from ._page import SEARCH, page
 from ._sections import Sections, check_images, images, latent_space, mixture_of, rows_of_model, utility
@@ -60,6 +61,7 @@ def build_report(
     max_rows=20_000,
     max_columns=40,
     random_state=0,
+    progress="auto",
 ):
     """Compare synthetic with real rows on one self-contained HTML page, for the data holder alone.
 
@@ -97,6 +99,8 @@ def build_report(
         The page says so.
     random_state : int, default=0
         Seed of the choice of rows and of folds.
+    progress : bool or "auto", default="auto"
+        Whether to show a bar on stderr, after two seconds. "auto": where stderr is a terminal.
 
     Returns
     -------
@@ -128,16 +132,19 @@ def build_report(
     test = None if test is None else align(real, without_keys(test, schema))[1]
     of_images, rng = pixels is not None, np.random.default_rng(random_state)
     writer = Sections(real, synthetic, schema, max_rows, max_columns, rng, of_images=of_images, target=target)
-    sections = [writer.privacy(card, verified)]
-    sections += [images(writer, pixels, image_shape, target)] if of_images else _of_columns(writer)
-    sections.append(writer.detection(random_state, of_images=of_images))
+    work = [("privacy card", lambda: [writer.privacy(card, verified)])]
+    if of_images:
+        work.append(("images", lambda: [images(writer, pixels, image_shape, target)]))
+    else:
+        work += _of_columns(writer)
+    work.append(("detection", lambda: [writer.detection(random_state, of_images=of_images)]))
     if target is not None:
-        sections.append(writer.use(target, positive, test, classifier))
+        work.append(("models of the target", lambda: [writer.use(target, positive, test, classifier)]))
     if model is not None:
-        sections.append(latent_space(model, encoded, _labels(real, target), rng))
+        work.append(("latent space", lambda: [latent_space(model, encoded, _labels(real, target), rng)]))
     if results is not None:
-        sections.append(utility(results))
-    return _report_of(writer, sections, title)
+        work.append(("results", lambda: [utility(results)]))
+    return _report_of(writer, _computed(work, shows_bars(progress)), title)
 
 
 def _check_options(max_rows, max_columns):
@@ -151,10 +158,28 @@ def _check_options(max_rows, max_columns):
 
 
 def _of_columns(writer):
-    """The sections on columns, their combinations and their pairs."""
-    writer.quality()
-    lost = writer.lost_categories()
-    return [writer.columns(), lost, writer.combinations(), writer.pairs()]
+    """The sections on columns, their combinations and their pairs: what each is on, and what computes it."""
+
+    def columns():
+        lost = writer.lost_categories()
+        return [writer.columns(), lost]
+
+    return [
+        ("quality", lambda: writer.quality() or []),
+        ("columns", columns),
+        ("combinations", lambda: [writer.combinations()]),
+        ("pairs of columns", lambda: [writer.pairs()]),
+    ]
+
+
+def _computed(work, shown):
+    """The sections, beside a bar that names the one that is computed."""
+    sections = []
+    with progress_bar(work, phase="report", shown=shown, unit="section", delay=2) as bar:
+        for name, compute in bar:
+            bar.set_description(f"report: {name}")
+            sections += compute()
+    return sections
 
 
 def _labels(real, target):

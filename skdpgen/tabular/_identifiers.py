@@ -11,11 +11,44 @@ from ..exceptions import SchemaError
 from ._columns import Categorical, Identifier, Numeric
 from ._schema import Schema
 
-__all__ = ["identifier_of", "insert_keys", "likely_codes", "likely_identifiers", "merge_keys", "split_keys"]
+__all__ = [
+    "identifier_of",
+    "identifies_persons",
+    "insert_keys",
+    "likely_codes",
+    "likely_identifiers",
+    "merge_keys",
+    "names_units",
+    "split_keys",
+]
 
 # Words of a name, the last of which says that the column identifies a row or a person.
 _KEYS = {"id", "ids", "uuid", "guid", "key", "identifier", "ssn", "nhs", "mrn", "iban", "email", "mail", "phone"}
 _KEYS |= {"passport", "username", "login", "pid", "caseid", "npi", "rownames", "surname", "lastname", "telefon"}
+# Whom rows may belong to, several to one.
+_PERSONS = {"patient", "subject", "person", "customer", "client", "account", "user", "member", "employee", "student"}
+_PERSONS |= {
+    "participant",
+    "respondent",
+    "resident",
+    "citizen",
+    "household",
+    "family",
+    "applicant",
+    "borrower",
+    "donor",
+}
+_PERSONS |= {"driver", "passenger", "guest", "owner", "tenant", "worker", "pupil", "teacher", "doctor", "physician"}
+_PERSONS |= {"kunde", "kunden", "mitglied", "mitarbeiter", "patienten", "personen"}
+# A word for a number makes a key of these and of persons: patient_nr, but not visit_nr, which may count.
+_NUMBERED = {*_PERSONS, "case", "invoice", "record", "contract", "policy", "card", "license", "licence", "insurance"}
+_NUMBERS = {"no", "nr", "nbr", "num", "number", "nummer"}
+# Both in one word: patientid, customernumber.
+_JOINED = re.compile(rf"(?:{'|'.join(sorted(_NUMBERED))})(?:ids?|key|{'|'.join(sorted(_NUMBERS))})")
+# What identifies a person directly. The name of a thing may be among them.
+_DIRECT = {"name", "names", "firstname", "forename", "fullname", "surname", "lastname", "vorname", "nachname", "phone"}
+_DIRECT |= {"address", "addr", "street", "telephone", "tel", "telefon", "mobile", "fax", "email", "mail"}
+_DIRECT |= {"ssn", "passport", "iban", "username", "login", "ip", "signature", "nhs", "mrn"}
 # The name that pandas gives to the index of a file that was written with it.
 _INDEX = re.compile(r"Unnamed: \d+")
 # Of codes: numbers that name something, and do not count or measure.
@@ -76,7 +109,22 @@ def likely_identifiers(schema):
 
 
 def _names_keys(name):
-    return _last_word(name) in _KEYS or (isinstance(name, str) and _INDEX.fullmatch(name) is not None)
+    if not isinstance(name, str):
+        return False
+    before, last = ["", "", *_words(name)][-2:]
+    numbered = last in _NUMBERS and before in _NUMBERED
+    return numbered or any((last in _KEYS, _JOINED.fullmatch(last), _INDEX.fullmatch(name)))
+
+
+def identifies_persons(column):
+    """Whether a column, of numbers or text, is a name, an address or the like by its name alone."""
+    may_be = isinstance(column, Numeric | Categorical) and not _of_floats(column)
+    return may_be and _last_word(column.name) in _DIRECT
+
+
+def names_units(name):
+    """Whether a name is that of identifiers, or the word for a person."""
+    return _names_keys(name) or _last_word(name) in _PERSONS
 
 
 def likely_codes(schema):
@@ -93,11 +141,17 @@ def _of_floats(column):
 
 
 def _last_word(name):
-    words = [word for word in _WORD.findall(name) if not word.isdigit()] if isinstance(name, str) else []
-    return words[-1].lower() if words else None
+    words = _words(name)
+    return words[-1] if words else None
 
 
-def identifier_of(name, dtype):
-    """Return the identifier whose fresh keys have the dtype of a column: integers, or text."""
+def _words(name):
+    words = _WORD.findall(name) if isinstance(name, str) else []
+    return [word.lower() for word in words if not word.isdigit()]
+
+
+def identifier_of(name, dtype, pattern=None):
+    """Return the identifier whose fresh keys have the dtype of a column, integers or text; text with a pattern."""
     text = pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype)
-    return Identifier(name, dtype=str(dtype) if text or pdt.is_integer_dtype(dtype) else None)
+    keeps = text or (pdt.is_integer_dtype(dtype) and pattern is None)
+    return Identifier(name, pattern=pattern, dtype=str(dtype) if keeps else None)

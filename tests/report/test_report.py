@@ -314,3 +314,30 @@ def test_the_page_may_be_read_by_its_owner_alone(tmp_path):
     assert path.read_text() == "<html></html>"
     if os.name == "posix":
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_column_of_one_file_alone_is_named_before_rows_are_read_and_may_be_dropped(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame({"a": np.arange(60) % 7, "b": ["x", "y", "z"] * 20, "c": 1})
+    frame.drop(columns="c").assign(d=2).to_csv("real.csv", index=False)
+    frame.to_csv("synthetic.csv", index=False)
+    assert main(["report", "real.csv", "synthetic.csv", "--drop", "b"]) == 2
+    said = capsys.readouterr().err
+    assert "only real.csv has the columns d; only synthetic.csv has the columns c; " in said
+    assert "to compare the others, give --drop b,d,c" in said
+    assert main(["report", "real.csv", "synthetic.csv", "--drop", "c,d"]) == 0
+    frame.assign(c="").to_csv("test.csv", index=False)
+    compared = ["report", "real.csv", "synthetic.csv", "--drop", "d,c", "--target", "b", "--quiet"]
+    assert main([*compared, "--test", "test.csv"]) == 0
+
+
+def test_a_bar_names_the_section_that_is_computed(monkeypatch, capsys):
+    from skdpgen.report import _report
+
+    shown, now = _report.progress_bar, {"delay": 0, "mininterval": 0}
+    monkeypatch.setattr(_report, "progress_bar", lambda *given, **options: shown(*given, **{**options, **now}))
+    frame = pd.DataFrame({"a": np.arange(60) % 7, "b": ["x", "y", "z"] * 20})
+    build_report(frame, frame, progress=True)
+    assert "report: pairs of columns" in capsys.readouterr().err
+    build_report(frame, frame)  # stderr is no terminal
+    assert capsys.readouterr().err == ""

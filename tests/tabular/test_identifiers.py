@@ -12,8 +12,8 @@ import skdpgen
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
 from skdpgen.datasets import load_breast_cancer_table
 from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
-from skdpgen.tabular import Identifier, Numeric, TableEncoder
-from skdpgen.tabular._identifiers import likely_codes, likely_identifiers
+from skdpgen.tabular import Categorical, Identifier, Numeric, TableEncoder
+from skdpgen.tabular._identifiers import identifies_persons, likely_codes, likely_identifiers
 from skdpgen.testing import seeded_noise
 
 pytestmark = pytest.mark.filterwarnings("ignore:too few rows:skdpgen.exceptions.UtilityWarning")
@@ -156,3 +156,22 @@ def test_names_are_read_by_their_last_word():
     schema = Schema.from_kinds(pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in dtypes.items()}))
     assert likely_identifiers(schema) == ["customerID", "patient_id", "Id", "row key", "Unnamed: 0", "EMail"]
     assert likely_codes(schema) == ["zip_code", "ZIPCode", "status"]
+
+
+@pytest.mark.parametrize(
+    ("names", "are_keys"),
+    [
+        (["patient_nr", "Patient No", "customerNumber", "customerid", "case-nbr", "USERID"], True),
+        (["visit_nr", "number", "room_no", "patients", "customer_type", "covid"], False),
+    ],
+)
+def test_a_number_of_a_person_is_a_key(names, are_keys):
+    schema = Schema([Numeric(name, integer=True) for name in names])
+    assert likely_identifiers(schema) == (names if are_keys else [])
+
+
+def test_names_and_addresses_of_persons_are_known_by_their_names():
+    names = ["name", "LastName", "home_address", "E-Mail", "phone", "username"]
+    schema = Schema([Categorical(name) for name in [*names, "namely", "town", "type"]])
+    assert [column.name for column in schema.columns if identifies_persons(column)] == names
+    assert not identifies_persons(Numeric("phone"))
