@@ -61,8 +61,7 @@ class ColumnSummary:
         The same in percent of all rows, or of all units.
     ends : tuple of str
         "cut low", "cut high": learned bounds cut off values; "smeared low", "smeared high": many equal values at an end
-        of the column are drawn from an interval; "one value": nearly all rows lie in one place, and rarer values may be
-        lost.
+        of the column are drawn from an interval; "one value": nearly all rows are at one value, and others may be lost.
     other_value : str, number or None
         What "other" is in the synthetic rows: a column of numbers has a number for it.
     drawn : tuple or None
@@ -197,8 +196,8 @@ class FitSummary:
         if same := [c for c in self.columns if "one value" in c.ends]:
             values = [f"{c.name!r} (about {self._spikes[c.name][0]})" for c in same]
             yield (
-                f"nearly all rows of {_named(values)} have one value, or values close to it: leave out a constant "
-                "column; of any other, declare the bounds, if they are public, or the noise hides the rarer values"
+                f"nearly all rows of {_named(values)} are at one value: leave out a constant column; of any other the "
+                "noise or the learned bounds hide the other values: declare its bounds in the schema, if public"
             )
         if smeared := [c for c in self.columns if any(end.startswith("smeared") for end in c.ends)]:
             spikes = [f"{c.name!r} (about {', '.join(self._spikes[c.name])})" for c in smeared]
