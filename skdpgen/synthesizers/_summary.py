@@ -100,8 +100,8 @@ class FitSummary:
         Released number of them; None: `n_rows`.
     smallest_correlation : float or None
         Correlation of two columns below which the noise hides it, where it is so large that the two-way tables are
-        drawn towards independence; infinite where the noise hides all of them, and columns are modelled as independent.
-        None elsewhere.
+        drawn towards independence; 1 where the noise hides all of them, and columns are modelled as independent. None
+        elsewhere.
     """
 
     columns: tuple
@@ -159,7 +159,7 @@ class FitSummary:
         if least is None:
             return []
         advice = "a larger epsilon, more rows or fewer columns show more"
-        if math.isinf(least):
+        if least >= 1:
             return [f"the noise hides how columns depend on one another: they are modelled as independent; {advice}"]
         return [
             f"the noise hides correlations of two columns below about {least:.2f}, and larger ones are weaker than in "
@@ -290,9 +290,9 @@ def _smallest_correlation(model, noise, neighboring, n_counted):
     if not isinstance(latent, TableModel) or len(model.codec.n_levels) < 2:
         return None
     if latent.points.shape[2] == 1:  # one support point a class: the columns are independent
-        return math.inf
+        return 1.0
     least = smallest_seen(model.codec, noise["moments"], neighboring, n_counted)
-    return least if least > SEEN else None
+    return min(least, 1.0) if least > SEEN else None
 
 
 def _present_levels(model):

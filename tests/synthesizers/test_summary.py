@@ -203,7 +203,7 @@ def test_the_summary_says_which_correlations_the_noise_hides():
     assert few.smallest_correlation is None
     assert "correlations" not in repr(few)
     assert "depend on one another" not in repr(few)
-    assert hopeless.smallest_correlation == np.inf
+    assert hopeless.smallest_correlation == 1
     assert "the noise hides how columns depend on one another: they are modelled as independent" in repr(hopeless)
 
 
