@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,7 @@ from ..generators.components import spread_components
 from ..generators.product_mixture import TableModel
 from ..generators.refined_table import RefinedTable
 from ..tabular import Boolean, Categorical, Datetime
-from ..tabular._columns import bin_decimals
-from ..tabular._frames import restore
+from ..tabular._columns import bin_decimals, rounded_to, unit_microseconds
 from ..utils.printing import printable, table_lines
 from ._count_errors import count_errors, joint_sd, smallest_kept, smallest_seen, weighs_units
 from ._frame_model import joined_noise
@@ -361,10 +360,15 @@ def _drawn(column, binning, present):
     at = np.flatnonzero(cells)
     ends = np.array([edges[at[0]], edges[at[-1] + 1] - binning.integer])
     if isinstance(column, Datetime):
-        drawn = restore(ends, replace(column, dtype="datetime64[us]"))
-        return tuple(value.isoformat() for value in drawn)
-    drawn = restore(ends, replace(column, dtype="int64" if column.integer else "float64"), bin_decimals(column))
-    return tuple(drawn.tolist())
+        moments = ends.astype(np.int64) * unit_microseconds(column)
+        return tuple(moment.isoformat() for moment in moments.astype("datetime64[us]").tolist())
+    if column.step is not None:
+        ends = rounded_to(ends * column.step, column.step)
+    decimals = bin_decimals(column) if column.decimals is None else column.decimals
+    if decimals is not None and not column.whole:
+        ends = np.round(ends, decimals)
+    ends = np.clip(ends, *column.bounds)
+    return tuple((np.rint(ends).astype(np.int64) if column.integer else ends).tolist())
 
 
 def _n_units(model):

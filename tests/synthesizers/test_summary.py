@@ -115,6 +115,13 @@ def _tails(n_rows=4000):
     frame["half"] = rng.integers(0, 40, n_rows) / 2
     frame["seen"] = pd.Timestamp("2020-06-01") + pd.to_timedelta(rng.integers(0, 200, n_rows), unit="D")
     frame["none"] = np.nan
+    frame["gaps"] = pd.array(np.where(rng.random(n_rows) < 0.1, None, rng.integers(3, 9, n_rows)), dtype="Int64")
+    frame["single"] = rng.random(n_rows).astype("float32")
+    frame["span"] = pd.to_timedelta(rng.integers(0, 500, n_rows), unit="h")
+    frame["clock"] = pd.Timestamp("2020-06-01 07:00", tz="Europe/Paris") + pd.to_timedelta(
+        rng.integers(0, 90, n_rows), "h"
+    )
+    frame["month"] = pd.Series(pd.period_range("2020-01", periods=24, freq="M")).sample(n_rows, replace=True).array
     return frame
 
 
@@ -126,6 +133,8 @@ _TAILS = Schema(
         Numeric("half", (0, 100), step=0.5),
         Datetime("seen", ("2020-01-01", "2021-12-31"), resolution="D"),
         Numeric("none", (0, 1), missing=True),
+        Numeric("gaps", (0, 20), integer=True, missing=True, dtype="Int64"),
+        Numeric("single", (-1, 2), dtype="float32"),
     ]
 )
 
@@ -147,6 +156,9 @@ def test_sample_draws_from_the_stated_range_and_up_to_its_ends(make, tmp_path):
     reached = []
     for column in synth.summary_.columns:
         values = rows[column.name].dropna()
+        if column.name in ("span", "clock", "month"):
+            assert (column.drawn[0] <= column.drawn[1]) == bool(len(values))
+            continue
         if column.drawn is None:
             assert not len(values)
             continue
