@@ -374,9 +374,9 @@ def _warn_of_what_is_lost(codec, latent_model, unlearned, pairs):
     """Warn, by released values alone, of what is lost in the noise."""
     also = None
     if not pairs and len(codec.n_levels) > 1 and unlearned.expects_relations:
-        also = (
-            "too few rows for this noise to estimate how columns depend on one another: they are modelled as "
-            "independent" + (" within a class" if codec.n_classes else "")
+        few = "the noise also hides" if unlearned else "too few rows for this noise to estimate"
+        also = f"{few} how columns depend on one another: they are modelled as independent" + (
+            " within a class" if codec.n_classes else ""
         )
     unlearned.warn(also)
     if codec.n_classes:

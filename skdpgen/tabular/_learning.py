@@ -528,8 +528,8 @@ class Unlearned:
                 f"{', '.join(map(repr, hidden))}: declare them, if they are public"
                 + (
                     f". In {', '.join(texts)} no value is shared by enough rows: drop a column of unique values (ids, "
-                    "free text), which cannot be released privately; for a target of whole numbers, set "
-                    'target_type="numeric"'
+                    "free text), which cannot be released privately; for a target, declare classes=, or for a quantity "
+                    'of whole numbers, set target_type="numeric"'
                     if texts
                     else ""
                 )

@@ -176,7 +176,7 @@ def test_sample_draws_from_the_stated_range_and_up_to_its_ends(make, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 def test_the_summary_shows_which_tails_the_noise_hides():
-    summary = MomentSynthesizer(1.0, schema=_TAILS).fit(_tails()).summary_
+    summary = MomentSynthesizer(1.0, schema=_TAILS).fit(_tails()[list(_TAILS)]).summary_
     drawn = summary.to_frame()["drawn"]
     assert drawn["score"] == (2, 4)  # 40 rows of 4,000 at each end
     assert drawn["age"][1] < 120
