@@ -34,6 +34,8 @@ _DENSE, _BESIDE = 5.0, 3
 _LEAST = 1e-7
 # Share of the rows in one cell and the two beside it, from which a column counts as one value.
 _NEARLY_ALL = 0.95
+# Share of missing values from which a column is said to have no others.
+_MISSING = 0.99
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class ColumnSummary:
         The same in percent of all rows, or of all units.
     ends : tuple of str
         "cut low", "cut high": learned bounds cut off values; "smeared low", "smeared high": many equal values at an end
-        of the column are drawn from an interval; "one value": nearly all rows are at one value, and others may be lost.
+        of the column are drawn from an interval; "one value": nearly all rows are at one value, and others may be lost;
+        "missing": nearly all values are missing.
     other_value : str, number or None
         What "other" is in the synthetic rows: a column of numbers has a number for it.
     drawn : tuple or None
@@ -198,6 +201,10 @@ class FitSummary:
                 f"nearly all rows of {_named(values)} are at one value: leave out a constant column; of any other the "
                 "noise or the learned bounds hide the other values: declare its bounds in the schema, if public"
             )
+        # of learned columns there was a warning where they were learned
+        if empty := [c for c in self.columns if "missing" in c.ends and not c.learned]:
+            named = _named([repr(c.name) for c in empty])
+            yield f"nearly all values of {named} are missing: drop a column without values"
         if smeared := [c for c in self.columns if any(end.startswith("smeared") for end in c.ends)]:
             spikes = [f"{c.name!r} (about {', '.join(self._spikes[c.name])})" for c in smeared]
             yield (
@@ -261,12 +268,12 @@ def summarize(model, card: PrivacyCard, importance=None):
     others = _shares_of_other(model)
     sd = joint_sd(len(codec.encoder.binnings_), noise.get("bins", 0.0), card.relation)
     visible = max(_VISIBLE, max(_SURE * sd, _FEWEST) / max(n_counted, 1.0))
-    present, columns, spikes = _present_levels(model), [], {}
+    present, empty, columns, spikes = _present_levels(model), _mostly_missing(model), [], {}
     for column in codec.drawn_schema.columns:
         error = math.nan
         if errors is not None:
             error = errors.one_way[position[column.name]] if column.name in position else errors.of_class
-        summary, values = _column_of(column, codec, others, error, n_counted, visible, present)
+        summary, values = _column_of(column, codec, others, error, n_counted, visible, present, column.name in empty)
         columns.append(summary)
         if values:
             spikes[column.name] = values
@@ -312,13 +319,33 @@ def _present_levels(model):
     return present
 
 
+def _mostly_missing(model):
+    """Names of the columns nearly all of whose values are missing, by released tables."""
+    latent, codec = getattr(model, "latent_model", None), model.codec
+    if not isinstance(latent, TableModel) or model.mixture is not None or model.net is not None:
+        return set()
+    weights = latent.class_counts / max(latent.class_counts.sum(), 1e-12)
+    shares = sum(w * latent.mixture(k).mean(axis=0) for k, w in enumerate(weights) if w > 0)
+    ends = np.cumsum(codec.n_levels) - 1  # where the missing values are
+    columns = codec.encoder.schema_
+    return (
+        {
+            block.name
+            for block, end in zip(codec.blocks, ends)
+            if columns[block.name].missing and block.name not in codec.encoder.groups_ and shares[end] > _MISSING
+        }
+        if np.ndim(shares)
+        else set()
+    )
+
+
 def _likely(latent):
     """Mask of the levels of a TableModel of some probability in any class: where noise hides a level, it has 1e-9."""
     kept = np.flatnonzero(latent.class_counts) if latent.class_counts.any() else range(len(latent.class_counts))
     return np.any([latent.mixture(k).mean(axis=0) > _LEAST for k in kept], axis=0)
 
 
-def _column_of(column, codec, others, error, n_counted, visible, present):
+def _column_of(column, codec, others, error, n_counted, visible, present, empty):
     """Summary of a column, and the values at its ends that are smeared over their bins."""
     name, made = column.name, codec.construction is not None and column.name in codec.construction.constructed
     learned = None if codec.learned is None else name in codec.learned
@@ -330,6 +357,7 @@ def _column_of(column, codec, others, error, n_counted, visible, present):
         binning = codec.encoder.binnings_[name]
         ends = _ends(binning, bool(learned), visible)
         drawn = _drawn(column, binning, present.get(name))
+    ends = {"missing": None} if empty and not made else ends
     kind = "category" if categorical else "date" if isinstance(column, Datetime) else "number"
     known = not made and not math.isnan(error)
     summary = ColumnSummary(
@@ -345,7 +373,7 @@ def _column_of(column, codec, others, error, n_counted, visible, present):
         getattr(column, "other", None),
         drawn,
     )
-    return summary, [_value(column, value) for end, value in ends.items() if not end.startswith("cut")]
+    return summary, [_value(column, value) for end, value in ends.items() if end.startswith(("smeared", "one value"))]
 
 
 def _drawn(column, binning, present):

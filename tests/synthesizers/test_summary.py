@@ -319,3 +319,16 @@ def test_one_value_that_the_sample_has_exactly_needs_no_warning(value):
     synth = MomentSynthesizer(4.0, schema=Schema([column, Numeric("x", (0, 1))])).fit(frame)
     assert synth.summary_.columns[0].drawn == (value, value)
     assert set(synth.sample(100)["same"]) == {value}
+
+
+def test_a_declared_column_of_missing_values_alone_is_named():
+    n_rows = 8000
+    frame = pd.DataFrame({"empty": np.full(n_rows, np.nan), "none": pd.Series([None] * n_rows, dtype=object)})
+    frame["x"] = np.random.default_rng(0).random(n_rows)
+    columns = [Numeric("empty", (0, 1), missing=True), Categorical("none", ("a", "b"), missing=True)]
+    with pytest.warns(UtilityWarning) as said:
+        synth = MomentSynthesizer(3.0, schema=Schema([*columns, Numeric("x", (0, 1))])).fit(frame)
+    assert [str(w.message) for w in said] == [
+        "nearly all values of 'empty', 'none' are missing: drop a column without values"
+    ]
+    assert [column.ends for column in synth.summary_.columns] == [("missing",), ("missing",), ()]
