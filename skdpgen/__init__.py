@@ -40,12 +40,17 @@ _HOMES = {
     "TableEncoder": "tabular",
 }
 
+# Modules with names of theirs: `skdpgen.report` imports it, as `import skdpgen.report` does.
+_FOLDERS = ("accounting", "audit", "datasets", "dpsgd", "exceptions", "metrics", "nn", "report", "tabular", "testing")
+
 __all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name):
     if name in _HOMES:
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in _FOLDERS:
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -307,7 +307,22 @@ class PrivacyCard:
         return self._content.get(name, default)
 
     def __getitem__(self, name: str):
+        if name not in self:
+            raise KeyError(f"a privacy card has no field {name!r}: this one has {', '.join(self._content)}")
         return self._content[name]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._content
+
+    def __iter__(self):
+        return iter(self._content)
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def keys(self):
+        """Return the names of the fields: ``dict(card)`` is a dict of them."""
+        return self._content.keys()
 
     def __eq__(self, other):
         return isinstance(other, PrivacyCard) and self._content == other._content

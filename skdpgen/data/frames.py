@@ -30,13 +30,19 @@ from ..tabular import (
     TableEncoder,
     bins_from_histogram,
     bins_histogram,
-    schema_from_histogram,
     schema_histogram,
 )
 from ..tabular._constraints import constraint_texts
 from ..tabular._construction import within_reach
 from ..tabular._identifiers import split_keys
-from ..tabular._learning import cell_weights, joined_categories, most_categories, schema_and_candidates, with_ranges
+from ..tabular._learning import (
+    Unlearned,
+    cell_weights,
+    joined_categories,
+    most_categories,
+    schema_and_candidates,
+    with_ranges,
+)
 from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
 from ..utils.printing import listed
@@ -109,6 +115,8 @@ class FrameRows:
     table : Schema
         Of the rows, without keys: what is declared of them, and their constraints.
     construction : Construction or None
+    unlearned : Unlearned
+        Columns of which `learn` learned nothing.
     """
 
     may_have_subclusters = may_have_class_norms = False  # see `ArrayRows`
@@ -119,7 +127,7 @@ class FrameRows:
     ):  # fmt: skip
         if isinstance(source, pd.DataFrame):
             source = MemorySource(source)
-        self.y, self.y_name = "none", None
+        self.y, self.y_name, self.unlearned = "none", None, Unlearned()
         self.public_assumptions = list(source.attrs.get(PUBLIC_ASSUMPTIONS, ()))
         if source.kinds_of is not None:
             self.public_assumptions.append(f"kinds (dtypes) of the columns: those of {source.kinds_of}")
@@ -366,7 +374,8 @@ class FrameRows:
         tables : bool, default=False
             Whether tables are released. Two-way tables have the most bins: their fine differences get a small part of
             the budget (see `residual_plan`), and coarse ones are not noisier for it. And their charge covers `levels`
-            of columns of many learned categories, where there is no other charge (see `noise_with_levels`).
+            of columns of many learned categories, where there is no other charge (see `noise_with_levels`). The warning
+            of `unlearned` is left to the caller, who knows what else the noise hides.
         scores : bool, default=False
             Whether the model may be one of scores where the noise hides two-way tables. More bins then cost nothing.
         noise_of_model : float, default=None
@@ -390,6 +399,8 @@ class FrameRows:
                 columns = (schema[name] for name in self.learned)
                 most |= {c.name: most_categories(c, self.most_learned, len(set_.get(c.name, ()))) for c in columns}
             schema, unspent = self._learn_schema(noise_multipliers, extra_delta, most, rng, neighboring)
+            if not tables:
+                self.unlearned.warn()
         if self.construction is not None:
             schema = self.construction.settled(schema)
         changed = () if self.construction is None else self.construction.changed
@@ -437,13 +448,14 @@ class FrameRows:
         values = None if self.construction is None else self.construction.set_values()
         counts = self.source.reduce(self._of_seen(schema_histogram, schema), _merge_histograms)
         noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
-        learned, hidden, far = schema_and_candidates(noisy, counts, sd, *terms, unit=unit, values=values, again=twice)
+        options = {"unit": unit, "values": values, "unlearned": self.unlearned}
+        learned, hidden, far = schema_and_candidates(noisy, counts, sd, *terms, **options, again=twice)
         if twice and hidden:
             columns = [schema[name] for name in hidden]
             query = self._of_seen(schema_histogram, learned.replace(*columns))
             counts = self.source.reduce(query, _merge_histograms)
             noisy, sd = _release(counts.query, noise_multipliers["categories"], rng, neighboring)
-            second = schema_from_histogram(noisy, counts, sd, *terms, unit=unit, values=values)
+            second = schema_and_candidates(noisy, counts, sd, *terms, **options, again=False)[0]
             learned = joined_categories(learned, second, columns, most, values)
         elif twice:
             unspent.append("categories")

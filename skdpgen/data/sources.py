@@ -26,6 +26,7 @@ __all__ = [
     "add_sums",
     "arrow_dtype",
     "is_parquet",
+    "is_table_path",
     "open_source",
     "parquet_chunks",
 ]
@@ -77,6 +78,11 @@ def open_source(X):
 
 def _is_path(X):
     return isinstance(X, Path) or (isinstance(X, str) and X.lower().endswith(PARQUET))
+
+
+def is_table_path(X):
+    """Return whether `X` is the path of a Parquet file, or several of them, or a path of any file as an object."""
+    return _is_path(X) or (isinstance(X, list | tuple) and bool(X) and all(map(_is_path, X)))
 
 
 def is_parquet(path):
@@ -321,7 +327,8 @@ def parquet_chunks(paths, left_out=(), only=None):
     for path in paths:
         if not is_parquet(path):
             raise InvalidInputError(
-                f"{path}: only Parquet files are read in chunks; give other files as a function that returns chunks"
+                f"{path}: only Parquet files are read in chunks; read a CSV file by pandas.read_csv(path), or give a "
+                "function that returns chunks, such as lambda: pandas.read_csv(path, chunksize=100_000)"
             )
         if not Path(path).is_file():
             raise InvalidInputError(f"{path}: no such file")

@@ -10,11 +10,11 @@ from ..accounting._facts import table_columns
 from ..exceptions import InvalidInputError
 from ..tabular import Numeric
 from ..tabular._schema import check_unique
-from ..utils.validation import validate_data, validate_rows
+from ..utils.validation import advice_of_foreign_table, is_foreign_table, validate_data, validate_rows
 from .arrays import ArrayRows, check_image_shape, point_out_images
 from .frames import FrameRows
 from .scaling import check_bounds
-from .sources import open_source
+from .sources import is_table_path, open_source
 from .units import read_groups
 
 __all__ = [
@@ -52,6 +52,7 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True, images=Tru
         "on_invalid": estimator.on_invalid,
         "conditional": conditional,
     }
+    _refuse_containers(estimator, X)
     source, unit = open_source(X), estimator._unit
     if source is not None:
         refuse_given(estimator, ("bounds", "l2_bound", "image_shape"), "for arrays; for a DataFrame, declare schema=")
@@ -97,6 +98,7 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
     FrameRows or ArrayRows
         What is private stays in it. Frames are in memory.
     """
+    _refuse_containers(estimator, X)
     shared = {name: getattr(estimator, name) for name in ("classes", "target_type", "on_invalid")}
     if isinstance(X, pd.DataFrame):
         refuse_given(estimator, ("bounds", "image_shape"), "for arrays; for a DataFrame, declare schema=")
@@ -120,6 +122,28 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
 def _check_labels_of_images(shape, rows):
     if shape is not None and rows.numeric_target:
         raise InvalidInputError("with image_shape=, y must be classes: give y as integers or text, or leave y out")
+
+
+def _refuse_containers(estimator, X):
+    """Refuse what is neither a table of pandas nor an array, and say how to make one of it."""
+    if isinstance(X, str | list | tuple) and not is_table_path(X) and len(X) and all(isinstance(x, str) for x in X):
+        raise InvalidInputError(
+            "Expected 2D array or DataFrame, and X is text. If it is a path, read the file first: "
+            "fit(pandas.read_csv(path)), or use the command skdpgen synthesize (MomentSynthesizer takes paths of "
+            "Parquet files, which end in .parquet or .pq). If it is one column, Reshape your data by X.reshape(-1, 1)"
+        )
+    if isinstance(X, dict):
+        raise InvalidInputError("X is a dict: give pandas.DataFrame(X)")
+    if isinstance(X, pd.Series):
+        raise InvalidInputError(
+            "Expected a 2-dimensional container, and X is a Series, which is one column: give X.to_frame()"
+        )
+    if X is None:
+        raise InvalidInputError("X is None: give a DataFrame or an array of rows")
+    tables = ("schema", "target", "importance", "constraints")
+    for_table = not hasattr(X, "__array__") or any(getattr(estimator, name, None) is not None for name in tables)
+    if is_foreign_table(X) and for_table:
+        raise InvalidInputError(advice_of_foreign_table(X))
 
 
 def without_unit(estimator, head, groups):

@@ -35,6 +35,8 @@ _SET_BY_ESTIMATOR = {
     "progress_text": "leave it out",
     "checkpoint": "give checkpoint= to the synthesizer",
 }
+# Parameters of a data set that follow from the rows.
+_OF_ROWS = ("X", "y", "length")
 # Parameters of modules that follow from those of a synthesizer.
 _OF_ESTIMATOR = {
     "n_latent": "n_components=",
@@ -119,6 +121,7 @@ def check_net(net, known_criteria, known_loader):
         if isinstance(value, Real) and not _is_finite(value):
             raise ValueError(f"optimizer__{name}= of net= must be a finite number; got {value!r:.60}")
     _check_callbacks(net.callbacks)
+    _check_routed(net, known_loader)
     own = {"iterator_train": known_loader, "criterion": net.criterion, "optimizer": net.optimizer, "module": net.module}
     for part, kind in own.items():
         check_names(net, part, kind)
@@ -235,6 +238,51 @@ def _check_callbacks(callbacks):
                 "callbacks= of net= must be a list of callbacks of skorch, or of pairs (name, callback); it has "
                 f"{item!r:.60}"
             )
+
+
+def _check_routed(net, known_loader):
+    """Refuse parameters that skorch passes on to parts of a net, where a fit sets them or no part takes them."""
+    for name in net.get_params_for("iterator_train"):
+        if name in _parameters_of(known_loader):
+            instead = _SET_BY_ESTIMATOR["device"] if name == "device" else "leave it out"
+            raise ValueError(f"iterator_train__{name}= of net= is set by the fit: {instead}")
+    for name in net.get_params_for("dataset"):
+        if name in _OF_ROWS:
+            raise ValueError(f"dataset__{name}= of net= is set by the fit, which makes the data set of its rows")
+    check_names(net, "dataset", net.dataset)
+    if isinstance(net.iterator_valid, type):
+        check_names(net, "iterator_valid", net.iterator_valid)
+    callbacks = _named_callbacks(net.callbacks)
+    for name, value in net.get_params_for("callbacks").items():
+        callback, _, parameter = name.partition("__")
+        if callback not in callbacks:
+            raise ValueError(
+                f"callbacks__{name}= of net= names no callback of callbacks=, which has "
+                f"{', '.join(callbacks) or 'none'}: give the callback in callbacks=[(name, callback)]"
+            )
+        if not parameter and not (value is None or isinstance(value, Callback)):
+            raise ValueError(f"callbacks__{name}= of net= must be a callback of skorch or None; got {value!r:.60}")
+        held = callbacks[callback]
+        taken = None if held is None else _parameters_of(held if isinstance(held, type) else type(held))
+        if parameter and taken is not None and parameter.partition("__")[0] not in taken:
+            raise ValueError(
+                f"callbacks__{name}= of net= is not a parameter of the callback {callback!r}, which takes "
+                f"{', '.join(taken) or 'none'}"
+            )
+
+
+def _named_callbacks(callbacks):
+    """Callbacks by the names that skorch gives them: of several with one name, with a number after it."""
+    listed = callbacks if isinstance(callbacks, list) else []
+    pairs = [
+        item if isinstance(item, tuple | list) else ((item if _is_class(item, Callback) else type(item)).__name__, item)
+        for item in listed
+    ]
+    names = [name for name, _ in pairs]
+    found = {}
+    for at, (name, callback) in enumerate(pairs):
+        found[name if names.count(name) == 1 else f"{name}_{names[: at + 1].count(name)}"] = callback
+    return found
 
 
 def _is_class(value, kind):

@@ -42,6 +42,7 @@ from ._before_training import plan_phases
 from ._budget import ChargedFit, once, resolve_parameters
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
+from ._few_rows import point_out_few_rows
 from ._recorded import recorded_parameters
 from ._released import ReleasedModel, save_state
 from ._summary import summarize
@@ -131,6 +132,8 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         return relation if self._unit is None else UnitRelation(relation, self._unit)
 
     def _check_prepared(self, rows, plan):
+        if isinstance(rows[0], FrameRows):
+            point_out_few_rows(*rows, plan)
         if (checkpoint := self._open_checkpoint) is not None:
             checkpoint.check(plan, describe_rows(self, rows[0], plan.relation))
 

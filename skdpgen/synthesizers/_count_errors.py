@@ -25,7 +25,16 @@ from ..tabular._binning import fine_grid
 from ..tabular._learning import enough_rows
 from ..tabular._level_groups import LevelGroups, declared_groups
 
-__all__ = ["RESPENT", "CountErrors", "PlannedTable", "count_errors", "joint_sd", "smallest_kept", "weighs_units"]
+__all__ = [
+    "RESPENT",
+    "CountErrors",
+    "PlannedTable",
+    "count_errors",
+    "joint_sd",
+    "smallest_kept",
+    "smallest_seen",
+    "weighs_units",
+]
 
 # Probability with which a category of the size stated is kept.
 _KEPT = 0.95
@@ -88,6 +97,27 @@ def smallest_kept(n_columns, n_categorical, noise_multiplier, delta, neighboring
     return selection_threshold(sd, delta, n_categorical, unit_of(neighboring)) + float(ndtri(_KEPT)) * sd
 
 
+def smallest_seen(codec, noise_multiplier, neighboring, n_rows):
+    """Return the smallest correlation that the noise of two-way tables does not hide; see `plan_bins`.
+
+    Parameters
+    ----------
+    codec : FrameCodec
+    noise_multiplier : float
+        Of the moments.
+    neighboring : str
+    n_rows : float
+        Assumed or released number of rows.
+
+    Returns
+    -------
+    float
+        Infinite where no two-way table shows anything.
+    """
+    relative = noise_multiplier * _weight(neighboring)
+    return plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative)[1]
+
+
 def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, scores=None):
     """Return the errors of counts in a model of released tables or scores.
 
@@ -113,8 +143,7 @@ def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, s
         return _with_grouped(_errors_of_scores(codec, scores, noise, neighboring), codec, noise, neighboring)
     seen = np.inf
     if pairs:
-        relative = noise["moments"] * _weight(neighboring)
-        seen = plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative)[1]
+        seen = smallest_seen(codec, noise["moments"], neighboring, n_rows)
         seen = seen if np.isfinite(seen) else 2 * SEEN  # a released number of rows is not the one of the fit
     errors = _errors_of_tables(codec, noise["moments"], neighboring, plan_tables(codec, seen, importance))
     return _with_grouped(errors, codec, noise, neighboring)

@@ -256,7 +256,7 @@ def fit_frame_model(rows, model, fit):
     else:
         released = unpack_moments(packed, scores.matrix.shape[1], scores.l2_bound)
         latent_model = fit_scores(released, scale, scores, fit.stream, **_options(codec, model))
-    _warn_of_what_is_lost(codec, latent_model, pairs=scores is not None or np.isfinite(seen))
+    _warn_of_what_is_lost(codec, latent_model, rows.unlearned, pairs=scores is not None or np.isfinite(seen))
     row_count = fit.sample_size(rows, latent_model.class_counts.sum())
     units = None if model.units is None else release_units(rows, codec, model.units, fit)
     fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent)
@@ -370,15 +370,15 @@ def _options(codec, model):
     }
 
 
-def _warn_of_what_is_lost(codec, latent_model, pairs):
+def _warn_of_what_is_lost(codec, latent_model, unlearned, pairs):
     """Warn, by released values alone, of what is lost in the noise."""
-    if not pairs and len(codec.n_levels) > 1:
-        warnings.warn(
-            "too few rows for this noise to estimate how columns depend on one another: they are modelled as "
-            "independent" + (" within a class" if codec.n_classes else ""),
-            UtilityWarning,
-            stacklevel=2,
+    also = None
+    if not pairs and len(codec.n_levels) > 1 and unlearned.expects_relations:
+        few = "the noise also hides" if unlearned else "too few rows for this noise to estimate"
+        also = f"{few} how columns depend on one another: they are modelled as independent" + (
+            " within a class" if codec.n_classes else ""
         )
+    unlearned.warn(also)
     if codec.n_classes:
         gone = (latent_model.class_counts == 0) & ~codec.optional_classes
         if gone.any():

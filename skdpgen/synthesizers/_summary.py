@@ -10,12 +10,14 @@ import pandas as pd
 
 from ..accounting import PrivacyCard
 from ..data.level_groups import noise_with_levels
+from ..data.table_plan import SEEN
 from ..generators.components import spread_components
 from ..generators.product_mixture import TableModel
 from ..generators.refined_table import RefinedTable
 from ..tabular import Boolean, Categorical, Datetime
+from ..tabular._columns import bin_decimals, rounded_to, unit_microseconds
 from ..utils.printing import printable, table_lines
-from ._count_errors import count_errors, joint_sd, smallest_kept, weighs_units
+from ._count_errors import count_errors, joint_sd, smallest_kept, smallest_seen, weighs_units
 from ._frame_model import joined_noise
 
 __all__ = ["ColumnSummary", "FitSummary", "summarize"]
@@ -28,6 +30,12 @@ _SHOWN, _NAMED = 60, 5
 _VISIBLE, _SURE, _FEWEST = 0.002, 5.0, 10
 # An end stands out where its rows are this many times as dense as those of the cells beside it.
 _DENSE, _BESIDE = 5.0, 3
+# Probability of a level, up to which it counts as one that is never drawn.
+_LEAST = 1e-7
+# Share of the rows in one cell and the two beside it, from which a column counts as one value.
+_NEARLY_ALL = 0.95
+# Share of missing values from which a column is said to have no others.
+_MISSING = 0.99
 
 
 @dataclass(frozen=True)
@@ -54,9 +62,13 @@ class ColumnSummary:
         The same in percent of all rows, or of all units.
     ends : tuple of str
         "cut low", "cut high": learned bounds cut off values; "smeared low", "smeared high": many equal values at an end
-        of the column are drawn from an interval.
+        of the column are drawn from an interval; "one value": nearly all rows are at one value, and others may be lost;
+        "missing": nearly all values are missing.
     other_value : str, number or None
         What "other" is in the synthetic rows: a column of numbers has a number for it.
+    drawn : tuple or None
+        Of a number or date, the lowest and the highest value that `sample` can draw. They lie within `bounds`: beyond
+        them there are no rows, or the noise hides them. None for a column that a constraint constructs.
     """
 
     name: str | int
@@ -69,6 +81,7 @@ class ColumnSummary:
     count_error_percent: float | None
     ends: tuple = ()
     other_value: object = None
+    drawn: tuple | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,6 +100,10 @@ class FitSummary:
         What was counted: rows, or units where each of them counts 1. Errors and `smallest_kept` are in these.
     n_counted : float or None
         Released number of them; None: `n_rows`.
+    smallest_correlation : float or None
+        Correlation of two columns below which the noise hides it, where it is so large that the two-way tables are
+        drawn towards independence; 1 where the noise hides all of them, and columns are modelled as independent. None
+        elsewhere.
     """
 
     columns: tuple
@@ -95,6 +112,7 @@ class FitSummary:
     _spikes: dict = field(default_factory=dict, compare=False)
     counted: str = "rows"
     n_counted: float | None = None
+    smallest_correlation: float | None = None
     _again: tuple | None = field(default=None, compare=False)
 
     def to_frame(self):
@@ -102,7 +120,7 @@ class FitSummary:
         return pd.DataFrame([asdict(column) for column in self.columns]).set_index("name")
 
     def __repr__(self):
-        head = ("column", "kind", "bounds or categories", "", "other", "error of a count", "at its ends")
+        head = ("column", "kind", "bounds or categories", "", "drawn", "other", "error of a count", "at its ends")
         lines = [_line(column) for column in self.columns[:_SHOWN]]
         more = len(self.columns) - len(lines)
         kept, what = self.smallest_kept, self.counted
@@ -110,6 +128,8 @@ class FitSummary:
             *([f"and {more} more columns: see to_frame()"] if more else []),
             *self._numbers_in_words(),
             *([f"a learned category is kept with probability .95 if {kept:.0f} {what} have it"] if kept else []),
+            *self._ranges_in_words(),
+            *self._relations_in_words(),
         ]
         return "\n".join([*table_lines(head, lines), *words])
 
@@ -120,6 +140,32 @@ class FitSummary:
         return [
             f"{self.n_counted:.0f} units, which have {self.n_rows:.0f} of the rows used, by the released counts",
             "errors are standard errors, in units and in percent of them: a unit counts 1, shared by its rows",
+        ]
+
+    def _ranges_in_words(self):
+        ranges = [column for column in self.columns if column.drawn is not None]
+        words = (
+            ["drawn: the lowest and the highest value that sample can draw; beyond them the noise hides all rows"]
+            if ranges
+            else []
+        )
+        if any(column.learned and column.kind == "number" for column in ranges):
+            words.append(
+                "learned bounds of numbers are rough, like powers of two: declare bounds in the schema, if they are "
+                "public, such as (0, 120) for an age; the fit then spends nothing on them, and its bins are finer"
+            )
+        return words
+
+    def _relations_in_words(self):
+        least = self.smallest_correlation
+        if least is None:
+            return []
+        advice = "a larger epsilon, more rows or fewer columns show more"
+        if least >= 1:
+            return [f"the noise hides how columns depend on one another: they are modelled as independent; {advice}"]
+        return [
+            f"the noise hides correlations of two columns below about {least:.2f}, and larger ones are weaker than in "
+            f"the rows; {advice}"
         ]
 
     def _repr_html_(self):
@@ -149,6 +195,16 @@ class FitSummary:
                 f"the learned bounds cut off values of {_named([f'{c.name!r} {c.bounds}' for c in cut])}: the released "
                 "histogram piles up at an end. Declare the bounds in the schema, if they are public"
             )
+        if same := [c for c in self.columns if "one value" in c.ends]:
+            values = [f"{c.name!r} (about {self._spikes[c.name][0]})" for c in same]
+            yield (
+                f"nearly all rows of {_named(values)} are at one value: leave out a constant column; of any other the "
+                "noise or the learned bounds hide the other values: declare its bounds in the schema, if public"
+            )
+        # of learned columns there was a warning where they were learned
+        if empty := [c for c in self.columns if "missing" in c.ends and not c.learned]:
+            named = _named([repr(c.name) for c in empty])
+            yield f"nearly all values of {named} are missing: drop a column without values"
         if smeared := [c for c in self.columns if any(end.startswith("smeared") for end in c.ends)]:
             spikes = [f"{c.name!r} (about {', '.join(self._spikes[c.name])})" for c in smeared]
             yield (
@@ -159,13 +215,18 @@ class FitSummary:
 
 def _line(column):
     if column.bounds is not None:
-        held = " to ".join(_short(bound) for bound in column.bounds)
+        held = _interval(column.bounds)
     else:
         held = "" if column.categories is None else str(column.categories)
+    drawn = "" if column.drawn is None else _interval(column.drawn)
     source = {True: "learned", False: "declared", None: ""}[column.learned]
     other = "" if column.other is None else f"{column.other:.1%}"
     error = "" if column.count_error is None else f"{column.count_error:.3g} ({column.count_error_percent:.2g} %)"
-    return printable(column.name), column.kind, held, source, other, error, ", ".join(column.ends)
+    return printable(column.name), column.kind, held, source, drawn, other, error, ", ".join(column.ends)
+
+
+def _interval(ends):
+    return " to ".join(map(_short, ends))
 
 
 def _short(bound):
@@ -207,12 +268,12 @@ def summarize(model, card: PrivacyCard, importance=None):
     others = _shares_of_other(model)
     sd = joint_sd(len(codec.encoder.binnings_), noise.get("bins", 0.0), card.relation)
     visible = max(_VISIBLE, max(_SURE * sd, _FEWEST) / max(n_counted, 1.0))
-    columns, spikes = [], {}
+    present, empty, columns, spikes = _present_levels(model), _mostly_missing(model), [], {}
     for column in codec.drawn_schema.columns:
         error = math.nan
         if errors is not None:
             error = errors.one_way[position[column.name]] if column.name in position else errors.of_class
-        summary, values = _column_of(column, codec, others, error, n_counted, visible)
+        summary, values = _column_of(column, codec, others, error, n_counted, visible, present, column.name in empty)
         columns.append(summary)
         if values:
             spikes[column.name] = values
@@ -225,19 +286,78 @@ def summarize(model, card: PrivacyCard, importance=None):
         kept = smallest_kept(len(codec.learned), n_columns, noise["schema"], delta, card.relation) or None
         again = {"_again": (noise["categories"], delta, card.relation)} if twice else {}
     what = {"counted": "units", "n_counted": n_counted} if counts_units else {}
-    return FitSummary(tuple(columns), n_rows, kept, spikes, **what, **again)
+    relations = _smallest_correlation(model, noise, card.relation, n_counted)
+    return FitSummary(tuple(columns), n_rows, kept, spikes, smallest_correlation=relations, **what, **again)
 
 
-def _column_of(column, codec, others, error, n_counted, visible):
+def _smallest_correlation(model, noise, neighboring, n_counted):
+    """See `FitSummary`: of models that are made of released tables."""
+    latent = _tables_alone(model, noise)
+    if not isinstance(latent, TableModel) or len(model.codec.n_levels) < 2:
+        return None
+    if latent.points.shape[2] == 1:  # one support point a class: the columns are independent
+        return 1.0
+    least = smallest_seen(model.codec, noise["moments"], neighboring, n_counted)
+    return min(least, 1.0) if least > SEEN else None
+
+
+def _present_levels(model):
+    """Mask of the levels that `sample` can draw, by column: of models that know some to be absent."""
+    latent, codec = getattr(model, "latent_model", None), model.codec
+    if latent is None:
+        return {}
+    starts, levels = np.cumsum(codec.n_levels)[:-1], np.asarray(latent.present)
+    if isinstance(latent, TableModel) and model.mixture is None and model.net is None:
+        levels = levels & _likely(latent)
+    present = dict(zip((block.name for block in codec.blocks), np.split(levels, starts)))
+    if (units := getattr(model, "units", None)) is not None:  # the columns of units have separate tables
+        places = codec.places(units.columns)
+        of_units = np.split(_likely(units.latent), np.cumsum(units.latent.n_levels)[:-1])
+        for place, levels in zip(places, of_units):
+            name = codec.encoder.blocks_[place].name
+            present[name] = present.get(name, levels) | levels
+    return present
+
+
+def _mostly_missing(model):
+    """Names of the columns nearly all of whose values are missing, by released tables."""
+    latent, codec = getattr(model, "latent_model", None), model.codec
+    if not isinstance(latent, TableModel) or model.mixture is not None or model.net is not None:
+        return set()
+    weights = latent.class_counts / max(latent.class_counts.sum(), 1e-12)
+    shares = sum(w * latent.mixture(k).mean(axis=0) for k, w in enumerate(weights) if w > 0)
+    ends = np.cumsum(codec.n_levels) - 1  # where the missing values are
+    columns = codec.encoder.schema_
+    return (
+        {
+            block.name
+            for block, end in zip(codec.blocks, ends)
+            if columns[block.name].missing and block.name not in codec.encoder.groups_ and shares[end] > _MISSING
+        }
+        if np.ndim(shares)
+        else set()
+    )
+
+
+def _likely(latent):
+    """Mask of the levels of a TableModel of some probability in any class: where noise hides a level, it has 1e-9."""
+    kept = np.flatnonzero(latent.class_counts) if latent.class_counts.any() else range(len(latent.class_counts))
+    return np.any([latent.mixture(k).mean(axis=0) > _LEAST for k in kept], axis=0)
+
+
+def _column_of(column, codec, others, error, n_counted, visible, present, empty):
     """Summary of a column, and the values at its ends that are smeared over their bins."""
     name, made = column.name, codec.construction is not None and column.name in codec.construction.constructed
     learned = None if codec.learned is None else name in codec.learned
     if made and learned is not None:
         # its bounds or categories follow from what was learned of others
         learned = not codec.construction.table[name].complete
-    categorical, ends = isinstance(column, Categorical | Boolean), {}
+    categorical, ends, drawn = isinstance(column, Categorical | Boolean), {}, None
     if not categorical and not made:
-        ends = _ends(codec.encoder.binnings_[name], bool(learned), visible)
+        binning = codec.encoder.binnings_[name]
+        ends = _ends(binning, bool(learned), visible)
+        drawn = _drawn(column, binning, present.get(name))
+    ends = {"missing": None} if empty and not made else ends
     kind = "category" if categorical else "date" if isinstance(column, Datetime) else "number"
     known = not made and not math.isnan(error)
     summary = ColumnSummary(
@@ -251,8 +371,32 @@ def _column_of(column, codec, others, error, n_counted, visible):
         float(100 * error / max(n_counted, 1.0)) if known else None,
         tuple(ends),
         getattr(column, "other", None),
+        drawn,
     )
-    return summary, [_value(column, value) for end, value in ends.items() if end.startswith("smeared")]
+    return summary, [_value(column, value) for end, value in ends.items() if end.startswith(("smeared", "one value"))]
+
+
+def _drawn(column, binning, present):
+    """Lowest and highest value that is drawn, as `bounds` has them."""
+    present = np.ones(binning.n_bins, dtype=bool) if present is None else present[: binning.n_bins]
+    if not present.any():  # all rows are missing values
+        return None
+    edges, starts = np.array(binning.edges), [*binning.starts, len(binning.mass)]
+    sizes = np.diff(starts)
+    # a bin without mass is drawn from as a whole
+    cells = np.repeat(present, sizes) & ((np.array(binning.mass) > 0) | np.repeat(binning.bin_mass <= 0, sizes))
+    at = np.flatnonzero(cells)
+    ends = np.array([edges[at[0]], edges[at[-1] + 1] - binning.integer])
+    if isinstance(column, Datetime):
+        moments = ends.astype(np.int64) * unit_microseconds(column)
+        return tuple(moment.isoformat() for moment in moments.astype("datetime64[us]").tolist())
+    if column.step is not None:
+        ends = rounded_to(ends * column.step, column.step)
+    decimals = bin_decimals(column) if column.decimals is None else column.decimals
+    if decimals is not None and not column.whole:
+        ends = np.round(ends, decimals)
+    ends = np.clip(ends, *column.bounds)
+    return tuple((np.rint(ends).astype(np.int64) if column.integer else ends).tolist())
 
 
 def _n_units(model):
@@ -274,16 +418,22 @@ def _noise_of(card):
 
 def _errors(model, noise, neighboring, importance, n_counted):
     """Errors of the counts of a model that is made of them alone; None for any other."""
-    latent = getattr(model, "latent_model", None)
-    if latent is None or model.mixture is not None or model.net is not None or "moments" not in noise:
-        return None
-    if isinstance(latent, RefinedTable):
+    latent = _tables_alone(model, noise)
+    if latent is None:
         return None
     weights = np.array([importance.get(block.name, 1.0) for block in model.codec.blocks])
     if isinstance(latent, TableModel):
         pairs = latent.points.shape[2] > 1  # one support point a class: the columns are independent
         return count_errors(model.codec, noise, neighboring, n_counted, weights, pairs=pairs)
     return count_errors(model.codec, noise, neighboring, n_counted, weights, scores=latent.scores)
+
+
+def _tables_alone(model, noise):
+    """The part of a model that is made of released tables or scores, where it is all of the model; else None."""
+    latent = getattr(model, "latent_model", None)
+    if latent is None or model.mixture is not None or model.net is not None or "moments" not in noise:
+        return None
+    return None if isinstance(latent, RefinedTable) else latent
 
 
 def _shares_of_other(model):
@@ -344,7 +494,18 @@ def _ends(binning, learned, visible):
             mass, edges, single, at + _BESIDE, at + 3 * _BESIDE
         ):
             found[f"smeared {side}"] = float(step * (edges[at] + edges[at + 1]) / 2)
+    if found and (value := _one_value(binning)) is not None:
+        return {"one value": value}
     return found
+
+
+def _one_value(binning):
+    """The place of nearly all rows, where they lie in one cell and those beside it; None elsewhere."""
+    mass = np.array(binning.mass)
+    at = int(mass.argmax())
+    if mass[max(at - 1, 0) : at + 2].sum() < _NEARLY_ALL * mass.sum():
+        return None
+    return float((binning.edges[at] + binning.edges[at + 1] - binning.integer) / 2)
 
 
 def _density(mass, edges, single, start, stop):

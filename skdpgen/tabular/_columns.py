@@ -130,7 +130,11 @@ def unit_microseconds(column) -> int:
 
 def _check_common(column):
     if not isinstance(column.name, str | Integral) or isinstance(column.name, bool):
-        raise SchemaError(f"a column name must be a string or an integer; got {type(column.name).__name__}")
+        several = ": give each column one name, as by X.columns = ['_'.join(map(str, name)) for name in X.columns]"
+        raise SchemaError(
+            f"a column name must be a string or an integer; got {type(column.name).__name__}"
+            + several * isinstance(column.name, tuple)
+        )
     object.__setattr__(column, "name", plain_value(column.name))
     if not isinstance(column.missing, bool | np.bool_):
         _fail(column, "missing must be True or False")

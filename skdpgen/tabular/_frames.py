@@ -54,6 +54,13 @@ _WORDS = {
     "period": "periods: give it a dtype such as 'period[M]'",
     "complex": "complex numbers",
 }
+_SEVERAL = ", several values in a cell: make a column of each value, or one text of them"
+_CONTAINERS = {
+    list | tuple: "lists" + _SEVERAL,
+    dict: "dicts" + _SEVERAL,
+    set | frozenset: "sets" + _SEVERAL,
+    np.ndarray: "arrays" + _SEVERAL,
+}
 # What pandas.api.types.infer_dtype may answer for an object column that is read as categories.
 _NUMBERS = {"integer", "floating", "mixed-integer-float"}
 _CATEGORIES = {"string", "boolean", "empty"} | _NUMBERS
@@ -215,7 +222,7 @@ def _read_numbers(series, column):
     if pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype):
         kind = pdt.infer_dtype(series, skipna=True)
         if kind not in _CATEGORIES:
-            _refuse(column, f"is numeric in its schema, but holds {_WORDS.get(kind, kind)}")
+            _refuse(column, f"is numeric in its schema, but holds {_in_words(kind, series)}")
         values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
         if (np.isnan(values) & series.notna().to_numpy()).any():
             _refuse(
@@ -339,13 +346,13 @@ def factorize(series, column):
         _refuse(column, f"is categorical in its schema, but of dtype {str(dtype)!r}")
     else:
         if pdt.is_object_dtype(dtype):
-            _check_family(pdt.infer_dtype(series, skipna=True), column)
+            _check_family(series, column)
         codes, uniques = pd.factorize(series)
         uniques = np.asarray(uniques, dtype=object)
     if form_of(column.dtype) == "interval":
         uniques = interval_texts(uniques)
     kind = pdt.infer_dtype(uniques, skipna=True)
-    _check_family(kind, column)
+    _check_family(uniques, column)
     if kind in _NUMBERS and not _finite(uniques):
         _refuse(column, "holds infinite values (inf)")
     if kind == "string" and not is_unicode(uniques):
@@ -368,9 +375,16 @@ def _finite(numbers):
         return False
 
 
-def _check_family(kind, column):
+def _check_family(values, column):
+    kind = pdt.infer_dtype(values, skipna=True)
     if kind not in _CATEGORIES:
-        _refuse(column, f"is categorical in its schema, but holds {_WORDS.get(kind, kind)}")
+        _refuse(column, f"is categorical in its schema, but holds {_in_words(kind, values)}")
+
+
+def _in_words(kind, values):
+    """What values of a kind of pandas are that no column can have: their type, and never a value."""
+    found = (word for of, word in _CONTAINERS.items() if kind == "mixed" and any(isinstance(x, of) for x in values))
+    return next(found, _WORDS.get(kind, kind))
 
 
 def declared_family(column):

@@ -47,6 +47,7 @@ from ._schema import Schema
 __all__ = [
     "DEFAULT_BOUNDS",
     "SchemaHistogram",
+    "Unlearned",
     "bins_from_histogram",
     "bins_histogram",
     "cell_weights",
@@ -281,8 +282,9 @@ def schema_from_histogram(
 
 
 def schema_and_candidates(
-    noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES, *, unit=None, values=None, again=True
-):
+    noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES, *, unit=None, values=None, again=True,
+    unlearned=None,
+):  # fmt: skip
     """Complete the schema, and name the columns that are worth a second release.
 
     Parameters
@@ -291,6 +293,8 @@ def schema_and_candidates(
         As for `schema_from_histogram`.
     again : bool, default=True
         Whether there is a second release: of the columns that it is for, there is no warning yet.
+    unlearned : Unlearned, default=None
+        Takes the columns of which nothing was learned, in place of a warning.
 
     Returns
     -------
@@ -301,7 +305,7 @@ def schema_and_candidates(
     far : dict of str -> Numeric
         Columns of numbers in one or two octaves (see `far_from_zero`), as they were before they got bounds.
     """
-    return _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again=again)
+    return _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again, unlearned)
 
 
 def with_ranges(schema, ranges, far, values=None):
@@ -361,9 +365,9 @@ def _most(max_categories, column):
     return max_categories[column.name] if isinstance(max_categories, dict) else max_categories
 
 
-def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False):
+def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False, unlearned=None):
     """See `schema_and_candidates`; with `again` there is no warning of hidden columns."""
-    schema, learned, nothing, beyond, shown, far = histogram.schema, [], [], [], {}, {}
+    schema, learned, nothing, beyond, shown, far = histogram.schema, [], {}, [], {}, {}
     names = schema.incomplete
     n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
     for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
@@ -390,9 +394,15 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
                 beyond.append(repr(name))
         learned.append(column)
         if not found:
-            nothing.append(repr(name))
+            nothing[column] = missing > _CLEAR * noise_sd / _column_weights(column)[0]
     hidden = _hidden(shown, noise_sd)
-    _warn_of_poor_bounds(learned, [name for name in nothing if not (again and name in map(repr, hidden))], beyond)
+    found = Unlearned() if unlearned is None else unlearned
+    for column, absent in nothing.items():
+        if not (again and column.name in hidden):
+            found.add(column, absent)
+    if unlearned is None:
+        found.warn()
+    _warn_of_the_end(beyond)
     return schema.replace(*learned), hidden, far
 
 
@@ -469,8 +479,8 @@ def _bounded(column, bounds, declared):
     return replace(column, decimals=max(2, 3 - math.floor(math.log10(bounds[1] - bounds[0])), written))
 
 
-def _warn_of_poor_bounds(learned, nothing, beyond):
-    """Warn, from released counts alone, of columns at the end of the grid and of those that the noise hides."""
+def _warn_of_the_end(beyond):
+    """Warn, from released counts alone, of columns at the end of the grid."""
     if beyond:
         warnings.warn(
             f"the rows reach the end of the range in which the fit looks for bounds (numbers to {LARGEST:.2g}, dates "
@@ -479,21 +489,57 @@ def _warn_of_poor_bounds(learned, nothing, beyond):
             UtilityWarning,
             stacklevel=4,
         )
-    if nothing:
-        texts = [repr(column.name) for column in learned if isinstance(column, Categorical) and not column.categories]
-        warnings.warn(
-            f"too few rows or too little budget to learn the bounds or categories of {', '.join(nothing)}: declare "
-            "them, if they are public"
-            + (
-                f". In {', '.join(texts)} no value is shared by enough rows: drop a column of unique values (ids, "
-                "free text), which cannot be released privately; for a target of whole numbers, set "
-                'target_type="numeric"'
-                if texts
-                else ""
-            ),
-            UtilityWarning,
-            stacklevel=4,
-        )
+
+
+class Unlearned:
+    """Columns of which the noise hides the bounds or all categories, by released counts alone: for one warning.
+
+    Attributes
+    ----------
+    expects_categories, expects_relations : bool
+        False where a warning before the charge, by public facts, has said that the noise hides them.
+    """
+
+    def __init__(self):
+        self._columns, self._missing = {}, set()
+        self.expects_categories = self.expects_relations = True
+
+    def __bool__(self):
+        return bool(self._columns)
+
+    def add(self, column, absent):
+        """Note a column; `absent` says that the released counts clearly show missing values, beside nothing else."""
+        if absent or self.expects_categories or not isinstance(column, Categorical):
+            self._columns[column.name] = column
+        self._missing |= {column.name} if absent else set()
+
+    def warn(self, also=None):
+        """Warn of them, and of what `also` says."""
+        if self or also:
+            warnings.warn("; ".join([*self._texts(), *([also] if also else [])]), UtilityWarning, stacklevel=3)
+
+    def _texts(self):
+        """What is lost, in words, and what to do about it."""
+        hidden = [name for name in self._columns if name not in self._missing]
+        if hidden:
+            texts = [repr(name) for name in hidden if isinstance(self._columns[name], Categorical)]
+            yield (
+                f"too few rows or too little budget to learn the bounds or categories of "
+                f"{', '.join(map(repr, hidden))}: declare them, if they are public"
+                + (
+                    f". In {', '.join(texts)} no value is shared by enough rows: drop a column of unique values (ids, "
+                    "free text), which cannot be released privately; for a target, declare classes=, or for a quantity "
+                    'of whole numbers, set target_type="numeric"'
+                    if texts
+                    else ""
+                )
+            )
+        if self._missing:
+            absent = [repr(name) for name in self._columns if name in self._missing]
+            yield (
+                f"of {', '.join(absent)} the released counts show missing values and nothing else: drop the column if "
+                "all its values are missing, else declare its bounds or categories, if they are public"
+            )
 
 
 def _sign_cells(values):

@@ -364,4 +364,7 @@ def _column_of_dtype(name, dtype, categorical, written):
         return Numeric(name, integer=pdt.is_integer_dtype(dtype), missing=missing, dtype=text)
     if pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype):
         return Categorical(name, missing=missing, dtype=text)
-    raise SchemaError(f"column {name!r}: no kind for dtype {text!r}; convert it to numbers, text or datetimes")
+    what = "numbers, text or datetimes"
+    if pdt.is_complex_dtype(dtype):
+        what = "two columns, its real and its imaginary part"
+    raise SchemaError(f"column {name!r}: no kind for dtype {text!r}; convert it to {what}")

@@ -30,6 +30,7 @@ __all__ = [
     "InvalidParameterError",
     "Options",
     "StrOptions",
+    "advice_of_foreign_table",
     "as_numbers",
     "as_sizes",
     "check_model_size",
@@ -42,6 +43,7 @@ __all__ = [
     "inside_search",
     "is_extension",
     "is_finite",
+    "is_foreign_table",
     "is_unicode",
     "num_samples",
     "physical_memory",
@@ -190,6 +192,17 @@ def is_extension(values):
     return isinstance(getattr(values, "dtype", None), ExtensionDtype)
 
 
+def is_foreign_table(X):
+    """Tell whether X is a table of a library beside pandas, such as polars or pyarrow."""
+    return not isinstance(X, type) and (hasattr(X, "to_pandas") or (hasattr(X, "collect") and hasattr(X, "columns")))
+
+
+def advice_of_foreign_table(X):
+    """Text that says how to make a DataFrame of pandas of such a table."""
+    kind, made = type(X), "X.to_pandas()" if hasattr(X, "to_pandas") else "X.collect().to_pandas()"
+    return f"X is a {kind.__name__} of {kind.__module__.partition('.')[0]}: give a DataFrame of pandas, {made}"
+
+
 def validate_rows(estimator, X, **options):
     """Validate an array of numbers as scikit-learn does, without showing a cell in a message.
 
@@ -209,6 +222,7 @@ def validate_rows(estimator, X, **options):
     InvalidInputError
         For what is no table of finite numbers, or more rows than can be summed exactly; before anything is charged.
     """
+    given = X
     check_names(getattr(X, "columns", ()))
     try:
         X = validate_data(estimator, X, dtype="numeric", **options)
@@ -222,6 +236,8 @@ def validate_rows(estimator, X, **options):
         text = str(error)
         # messages of a conversion hold the value, or have it as an attribute
         if "could not convert" in text or isinstance(error, OverflowError | UnicodeError):
+            if is_foreign_table(given):
+                raise InvalidInputError(advice_of_foreign_table(given)) from None
             raise InvalidInputError(
                 "X holds values that are not numbers: a table of them is a DataFrame, which the synthesizers take"
             ) from None

@@ -354,3 +354,15 @@ def test_the_sampler_of_a_public_schedule_does_not_say_that_all_take_part_in_all
     ]
     assert card["fit"]["charges"][0]["event"]["count"] == 5  # of 50 steps, those that come to a given subset
     card.verify()
+
+
+def test_a_card_is_read_as_a_mapping():
+    card = make_card()
+    assert list(card) == list(card.keys()) == list(json.loads(card.to_json()))
+    assert dict(card) == {name: card[name] for name in card}
+    assert len(card) == len(dict(card))
+    assert "fit" in card
+    assert 0 not in card
+    for absent in ("epsilon", 0):
+        with pytest.raises(KeyError, match=r"has no field .*: this one has .*ledger"):
+            card[absent]

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from _watched import Queries
 
-from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyUnit
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit
 from skdpgen.data.frames import FrameRows
 from skdpgen.data.sources import MemorySource
 from skdpgen.exceptions import UtilityWarning
-from skdpgen.tabular import Schema, schema_from_histogram, schema_histogram
+from skdpgen.tabular import Categorical, Schema, schema_from_histogram, schema_histogram
 from skdpgen.tabular import _learning as learning
 from skdpgen.tabular._learning import joined_categories, schema_and_candidates
 from skdpgen.testing import check_noninterference, seeded_noise
@@ -167,3 +167,71 @@ def test_numbers_and_flags_stay_what_they_are():
     assert all(isinstance(value, int) for value in learned.categories)
     assert set(learned.categories) <= set(range(50))
     assert unspent in ((), ("categories",))
+
+
+def _few(n_rows=150):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({f"c{k}": rng.choice(list("abcdefgh"), n_rows) for k in range(4)})
+    return frame.assign(sex=rng.choice(["f", "m"], n_rows), age=rng.integers(20, 60, n_rows), when=pd.Timestamp("2020"))
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.6])
+def test_what_too_few_rows_hide_is_said_once(epsilon):
+    with pytest.warns(UtilityWarning) as said:
+        synth = MomentSynthesizer(epsilon, delta=1e-6).fit(_few())
+    texts = [str(w.message) for w in said]
+    few = [text for text in texts if "too few rows" in text]
+    assert len(few) == 1
+    assert "modelled as independent" in few[0]
+    named = few[0].partition(": declare")[0]
+    for column in synth.schema_.columns:
+        if isinstance(column, Categorical):
+            assert (repr(column.name) in named) == (not column.categories)
+    text_columns = few[0].partition("In ")[2].partition(" no value")[0]
+    assert all(name in named for name in text_columns.split(", "))
+
+
+@pytest.mark.parametrize("make", [MomentSynthesizer, P3GMSynthesizer])
+@pytest.mark.filterwarnings("error::skdpgen.exceptions.UtilityWarning")
+def test_a_hopeless_fit_is_pointed_out_before_the_charge_where_the_number_of_rows_is_public(make):
+    for neighboring, spent in (("replace_one", 0.0), ("add_or_remove_one", 0.05)):
+        accountant = PrivacyAccountant(1.0, 1e-6, neighboring=neighboring)
+        synth = make(0.05, 1e-6, accountant=accountant)
+        with pytest.raises(UtilityWarning, match="too few") as raised:
+            synth.fit(_few())
+        assert accountant.epsilon_spent() == pytest.approx(spent, rel=1e-2)
+        before = "150 rows are too few for epsilon=0.05 and 7 columns" in str(raised.value)
+        assert before == (neighboring == "replace_one")
+    with pytest.warns(UtilityWarning) as said:
+        make(0.05, 1e-6, neighboring="replace_one").fit(_few())
+    texts = [str(w.message) for w in said]
+    assert sum("independent" in text for text in texts) == 1
+    assert sum("all learned categories" in text for text in texts) == 1
+    assert not any("'c0'" in text for text in texts)
+    assert any("bounds or categories of 'age'" in text for text in texts)  # what no public fact shows
+
+
+def test_the_number_of_rows_is_not_used_where_it_is_private():
+    with pytest.warns(UtilityWarning) as said:
+        MomentSynthesizer(0.05, neighboring="replace_one", unit=PrivacyUnit("unit", 1)).fit(
+            _few(), groups=np.arange(150)
+        )
+    assert not any("150" in str(w.message) for w in said)
+
+
+@pytest.mark.filterwarnings("error")
+def test_fits_of_enough_rows_are_not_pointed_out():
+    MomentSynthesizer(3.0, neighboring="replace_one").fit(codes()[["sex", "ward", "age"]])
+
+
+def test_columns_of_missing_values_alone_are_named_by_released_counts():
+    frame = codes().assign(empty=np.nan, none=pd.Series([None] * N, dtype=object), age=7.0)
+    with pytest.warns(UtilityWarning) as said:
+        MomentSynthesizer(4.0).fit(frame)
+    texts = [str(w.message) for w in said]
+    (text,) = [text for text in texts if "missing values" in text]
+    assert "of 'empty', 'none' the released counts show missing values and nothing else: drop the column" in text
+    assert "'empty'" not in text.partition("of 'empty'")[0]
+    with pytest.warns(UtilityWarning) as said:  # 150 missing values are within the noise
+        MomentSynthesizer(0.05).fit(_few().assign(empty=np.nan))
+    assert not [w for w in said if "missing values" in str(w.message)]

@@ -28,6 +28,7 @@ from skdpgen.nn import (
     DPNetClassifier,
     ImageRefinementModule,
     P3GMModule,
+    ParameterAverage,
     PartitionedVAEModule,
     PriVAEModule,
     TableRefinementModule,
@@ -94,6 +95,14 @@ NET = {
     "dataset": [None, 3, list],
     "iterator_train": [None, list],
     "iterator_train__batches": [1],
+    "iterator_train__device": [1],
+    "iterator_train__units": [None],
+    "iterator_train__plan": [None],
+    "iterator_valid__speed": [1],
+    "dataset__speed": [1],
+    "dataset__length": [3],
+    "callbacks__x": [3],
+    "callbacks__x__speed": [3],
     "module": [None, 3, "mlp", nn.Linear, nn.Linear(2, 2)],
     "plan": [3],
     "noise": ["fast"],
@@ -154,6 +163,26 @@ def test_good_parameters_of_a_template_are_kept(case):
             "random_state": 0,
         }
         _make(cls, {**parameters, "net": DPNet(module, **own)}).fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "name"),
+    [
+        ([ParameterAverage], "ParameterAverage__decay"),
+        ([ParameterAverage()], "ParameterAverage__decay"),
+        ([("average", ParameterAverage())], "average__decay"),
+        ([ParameterAverage(), ParameterAverage()], "ParameterAverage_2__decay"),
+    ],
+)
+def test_parameters_of_callbacks_reach_them(callbacks, name):
+    cls, parameters, module, data = CASES["p3gm"]
+    net = DPNet(module, callbacks=callbacks, verbose=0, **{f"callbacks__{name}": 0.25})
+    _make(cls, {**parameters, "net": net}).fit(*data)
+    accountant = PrivacyAccountant(100.0, 1e-5)
+    net = DPNet(module, callbacks=callbacks, **{f"callbacks__{name.replace('decay', 'speed')}": 0.25})
+    with pytest.raises(ValueError, match="speed= of net= is not a parameter of the callback"):
+        _make(cls, {"accountant": accountant, **parameters, "net": net}).fit(*data)
+    assert not accountant.charges
 
 
 ARCHITECTURES = {

@@ -10,7 +10,16 @@ import pytest
 from _flat import make_flat, set_flat
 from torch import nn, optim
 
-from skdpgen import DPPCA, DPGaussianMixture, LatentMixture, P3GMSynthesizer, PrivacyAccountant, Schema
+from skdpgen import (
+    DPPCA,
+    DPGaussianMixture,
+    LatentMixture,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PrivacyAccountant,
+    PriVAESynthesizer,
+    Schema,
+)
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError, InvalidInputError, LedgerError
 from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.tabular import Boolean, Categorical, Numeric
@@ -126,6 +135,19 @@ FRAMES = {
         (FRAME.rename(columns={"ill": "sick"}),),
         "not in the frame",
     ),
+}
+CONTAINERS = {
+    "path of a CSV file": ("secret.csv", r"pandas.read_csv\(path\)"),
+    "paths of CSV files": (["secret.csv", "secret.csv"], r"pandas.read_csv\(path\)"),
+    "a dict": ({"a": [1.0, 2.0]}, r"give pandas.DataFrame\(X\)"),
+    "nothing": (None, "X is None"),
+    "a Series": (pd.Series([1.0, 2.0]), r"give X.to_frame\(\)"),
+    "a column of lists": (FRAME.assign(town=[[1, 2]] * 60), "'town' .* holds lists, .* make a column of each value"),
+    "a column of dicts": (FRAME.assign(town=[{"a": SECRET}] * 60), "'town' .* holds dicts"),
+    "a column of sets": (FRAME.assign(town=[{SECRET}] * 60), "'town' .* holds sets"),
+    "a column of arrays": (FRAME.assign(town=[np.zeros(2)] * 60), "'town' .* holds arrays"),
+    "columns of several levels": (pd.concat({"p": FRAME}, axis=1), r"got tuple: give each column one name"),
+    "complex numbers": (FRAME.assign(wave=1j), "its real and its imaginary part"),
 }
 PARAMETERS = {
     "epsilon 0": ({"epsilon": 0.0}, "epsilon"),
@@ -320,3 +342,42 @@ def test_more_rows_than_can_be_summed_are_refused_uncharged(monkeypatch):
         with pytest.raises(InvalidInputError, match="at most 59 rows"):
             P3GMSynthesizer(accountant=accountant, prior="mixture").fit(*data)
         assert accountant.charges == ()
+
+
+# ---- containers ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("model", [P3GMSynthesizer, MomentSynthesizer, PriVAESynthesizer])
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_what_is_no_table_is_refused_with_what_to_give(name, model):
+    X, message = CONTAINERS[name]
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(InvalidInputError, match=message) as raised:
+        model(accountant=accountant).fit(X)
+    assert SECRET not in str(raised.value)
+    assert "secret" not in str(raised.value)
+    assert not accountant.charges
+
+
+class _Foreign:
+    """A table of another library."""
+
+    columns = ("age", "town")
+
+    def __array__(self, dtype=None, copy=None):
+        return FRAME[["age", "town"]].to_numpy(dtype=object)
+
+    def __len__(self):
+        return len(FRAME)
+
+    def to_pandas(self):
+        return FRAME
+
+
+@pytest.mark.parametrize("parameters", [{}, {"target": "town"}, {"schema": SCHEMA}])
+def test_a_table_of_another_library_is_refused_with_how_to_convert_it(parameters):
+    with pytest.raises(InvalidInputError, match=r"_Foreign of .*: give a DataFrame of pandas, X.to_pandas\(\)"):
+        MomentSynthesizer(1.0, **parameters).fit(_Foreign())
+
+
+def test_a_path_that_is_no_parquet_file_is_refused_with_how_to_read_it(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"read a CSV file by pandas.read_csv\(path\)"):
+        MomentSynthesizer(1.0).fit(tmp_path / "rows.csv")

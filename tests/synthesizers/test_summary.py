@@ -91,10 +91,11 @@ def test_a_saved_model_has_the_summary_of_its_fit(make, tmp_path):
 def test_the_summary_is_a_table_to_read():
     summary = MomentSynthesizer(2.0, schema=_declared()).fit(_frame(1000)).summary_
     lines = repr(summary).splitlines()
-    assert " ".join(lines[0].split()) == "column kind bounds or categories other error of a count at its ends"
+    assert " ".join(lines[0].split()) == "column kind bounds or categories drawn other error of a count at its ends"
     assert "18 to 90" in lines[1]
     assert "2020-01-01 to 2022-12-31" in repr(summary)
-    assert len(lines) == 1 + 5 + 1
+    assert len(lines) == 1 + 5 + 2
+    assert lines[-1].startswith("drawn: the lowest and the highest value that sample can draw")
     assert "<table" in summary._repr_html_()
     assert list(summary.to_frame().index) == list(_declared().names)
 
@@ -103,6 +104,119 @@ def test_an_array_has_no_summary():
     synth = MomentSynthesizer(2.0, bounds=(0, 1), l2_bound=1.0)
     assert not hasattr(synth, "summary_")
     assert not hasattr(synth.fit(np.random.default_rng(0).random((500, 2))), "summary_")
+
+
+# ---- what is drawn --------------------------------------------------------------------------------------------------
+def _tails(n_rows=4000):
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({f"x{i}": rng.normal(size=n_rows) for i in range(12)})
+    frame["age"] = np.clip(np.rint(rng.normal(45, 18, n_rows)), 0, 90).astype(int)
+    frame["score"] = rng.choice([1, 2, 3, 4, 5], n_rows, p=[0.01, 0.2, 0.58, 0.2, 0.01])
+    frame["half"] = rng.integers(0, 40, n_rows) / 2
+    frame["seen"] = pd.Timestamp("2020-06-01") + pd.to_timedelta(rng.integers(0, 200, n_rows), unit="D")
+    frame["none"] = np.nan
+    frame["gaps"] = pd.array(np.where(rng.random(n_rows) < 0.1, None, rng.integers(3, 9, n_rows)), dtype="Int64")
+    frame["single"] = rng.random(n_rows).astype("float32")
+    frame["span"] = pd.to_timedelta(rng.integers(0, 500, n_rows), unit="h")
+    frame["clock"] = pd.Timestamp("2020-06-01 07:00", tz="Europe/Paris") + pd.to_timedelta(
+        rng.integers(0, 90, n_rows), "h"
+    )
+    frame["month"] = pd.Series(pd.period_range("2020-01", periods=24, freq="M")).sample(n_rows, replace=True).array
+    return frame
+
+
+_TAILS = Schema(
+    [
+        *(Numeric(f"x{i}", (-10, 10)) for i in range(12)),
+        Numeric("age", (0, 120), integer=True),
+        Numeric("score", (1, 5), integer=True),
+        Numeric("half", (0, 100), step=0.5),
+        Datetime("seen", ("2020-01-01", "2021-12-31"), resolution="D"),
+        Numeric("none", (0, 1), missing=True),
+        Numeric("gaps", (0, 20), integer=True, missing=True, dtype="Int64"),
+        Numeric("single", (-1, 2), dtype="float32"),
+    ]
+)
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MomentSynthesizer(1.0, schema=_TAILS),
+        lambda: MomentSynthesizer(0.02, schema=_TAILS),
+        lambda: MomentSynthesizer(1.0),
+        lambda: P3GMSynthesizer(1.0, schema=_TAILS, prior="mixture"),
+        lambda: DPMERFSynthesizer(1.0, schema=_TAILS, steps=2, n_frequencies=8),
+    ],
+)
+def test_sample_draws_from_the_stated_range_and_up_to_its_ends(make, tmp_path):
+    synth = make().fit(_tails())
+    rows = synth.sample(60_000, random_state=1)
+    reached = []
+    for column in synth.summary_.columns:
+        values = rows[column.name].dropna()
+        if column.name in ("span", "clock", "month"):
+            assert (column.drawn[0] <= column.drawn[1]) == bool(len(values))
+            continue
+        if column.drawn is None:
+            assert not len(values)
+            continue
+        low, high = map(pd.Timestamp, column.drawn) if column.kind == "date" else column.drawn
+        first, last = map(pd.Timestamp, column.bounds) if column.kind == "date" else column.bounds
+        assert first <= low <= high <= last, column
+        assert low <= values.min() <= values.max() <= high, column
+        room = (high - low) / 10
+        reached += [values.min() - low <= room, high - values.max() <= room]
+    # a trained decoder may give a level next to no probability
+    assert np.mean(reached) > 0.8 or not isinstance(synth, MomentSynthesizer)
+    synth.save(tmp_path / "model.safetensors")
+    assert load(tmp_path / "model.safetensors").summary_ == synth.summary_
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_the_summary_shows_which_tails_the_noise_hides():
+    summary = MomentSynthesizer(1.0, schema=_TAILS).fit(_tails()[list(_TAILS)]).summary_
+    drawn = summary.to_frame()["drawn"]
+    assert drawn["score"] == (2, 4)  # 40 rows of 4,000 at each end
+    assert drawn["age"][1] < 120
+    assert drawn["half"][1] <= 25
+    assert drawn["seen"][0] >= "2020-04"
+    assert "2 to 4" in next(line for line in repr(summary).splitlines() if line.startswith("score"))
+    assert "learned bounds" not in repr(summary)
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_learned_bounds_of_numbers_come_with_the_advice_to_declare_them():
+    summary = MomentSynthesizer(1.0).fit(_tails()[["age", "x0"]]).summary_
+    assert "learned bounds of numbers are rough, like powers of two: declare bounds in the schema" in repr(summary)
+    assert summary.columns[0].drawn[1] <= 127
+    dates = MomentSynthesizer(1.0, schema=Schema([_TAILS["age"]])).fit(_tails()[["age", "seen"]]).summary_
+    assert dates.columns[1].learned
+    assert "learned bounds" not in repr(dates)
+
+
+def _items(n_rows, n_columns=30):
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(n_rows, 3))
+    latent = [0.75 * common[:, j % 3] + 0.66 * rng.normal(size=n_rows) for j in range(n_columns)]
+    return pd.DataFrame({f"q{j}": np.clip(np.rint(3 + 1.1 * z), 1, 5).astype(int) for j, z in enumerate(latent)})
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_the_summary_says_which_correlations_the_noise_hides():
+    schema = Schema([Categorical(name, categories=(1, 2, 3, 4, 5)) for name in _items(1)])
+    many, few, hopeless = (
+        MomentSynthesizer(epsilon, schema=schema).fit(_items(n_rows)).summary_
+        for epsilon, n_rows in ((1.0, 3000), (20.0, 3000), (0.1, 300))
+    )
+    assert 0.4 < many.smallest_correlation < 0.6
+    assert f"hides correlations of two columns below about {many.smallest_correlation:.2f}" in repr(many)
+    assert few.smallest_correlation is None
+    assert "correlations" not in repr(few)
+    assert "depend on one another" not in repr(few)
+    assert hopeless.smallest_correlation == 1
+    assert "the noise hides how columns depend on one another: they are modelled as independent" in repr(hopeless)
 
 
 # ---- ends of columns ------------------------------------------------------------------------------------------------
@@ -175,3 +289,46 @@ def test_a_fit_warns_of_a_spike_and_of_nothing_once_its_bounds_are_declared():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MomentSynthesizer(4.0, schema=bounds).fit(frame)
+
+
+_SAME = {
+    "whole": (np.full(6000, 2024), None),
+    "a number": (np.full(6000, 5.5), None),
+    "declared": (np.full(6000, 5.2), Numeric("same", (0, 10))),
+    "declared, of many integers": (np.full(6000, 777), Numeric("same", (0, 1000), integer=True)),
+    "a day": (pd.to_datetime(["2024-05-05"] * 6000), None),
+}
+
+
+@pytest.mark.parametrize("name", _SAME)
+def test_one_value_is_neither_a_cut_tail_nor_a_spike_at_an_end(name):
+    values, column = _SAME[name]
+    frame = pd.DataFrame({"same": values, "x": np.random.default_rng(0).random(6000)})
+    schema = Schema([Numeric("x", (0, 1)), *([column] if column else [])])
+    with pytest.warns(UtilityWarning) as said:
+        synth = MomentSynthesizer(4.0, schema=schema).fit(frame)
+    assert [str(w.message).partition(" (about")[0] for w in said] == ["nearly all rows of 'same'"]
+    assert "leave out a constant column" in str(said[0].message)
+    assert synth.summary_.columns[0].ends == ("one value",)
+
+
+@pytest.mark.parametrize("value", [0, 5, 0.0, 10.0])
+def test_one_value_that_the_sample_has_exactly_needs_no_warning(value):
+    frame = pd.DataFrame({"same": np.full(6000, value), "x": np.random.default_rng(0).random(6000)})
+    column = Numeric("same", (0, 10), integer=isinstance(value, int))
+    synth = MomentSynthesizer(4.0, schema=Schema([column, Numeric("x", (0, 1))])).fit(frame)
+    assert synth.summary_.columns[0].drawn == (value, value)
+    assert set(synth.sample(100)["same"]) == {value}
+
+
+def test_a_declared_column_of_missing_values_alone_is_named():
+    n_rows = 8000
+    frame = pd.DataFrame({"empty": np.full(n_rows, np.nan), "none": pd.Series([None] * n_rows, dtype=object)})
+    frame["x"] = np.random.default_rng(0).random(n_rows)
+    columns = [Numeric("empty", (0, 1), missing=True), Categorical("none", ("a", "b"), missing=True)]
+    with pytest.warns(UtilityWarning) as said:
+        synth = MomentSynthesizer(3.0, schema=Schema([*columns, Numeric("x", (0, 1))])).fit(frame)
+    assert [str(w.message) for w in said] == [
+        "nearly all values of 'empty', 'none' are missing: drop a column without values"
+    ]
+    assert [column.ends for column in synth.summary_.columns] == [("missing",), ("missing",), ()]

@@ -1,0 +1,71 @@
+"""A warning before the charge, where the number of rows is public and shows that the noise hides most of a table."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from ..data.table_plan import plan_bins, prefers_scores, size_of_column
+from ..exceptions import UtilityWarning
+from ..tabular import Boolean, Categorical
+from ._count_errors import smallest_kept
+
+__all__ = ["point_out_few_rows"]
+
+
+def point_out_few_rows(rows, settings, plan):
+    """Warn, by public facts, of what the noise of a plan hides in so few rows; of it there is no later warning.
+
+    Parameters
+    ----------
+    rows : FrameRows
+        Their number is used under "replace_one" between rows alone, which makes it public.
+    settings : MomentSettings or those of another model
+    plan : FitPlan
+    """
+    if plan.neighboring != "replace_one" or plan.unit is not None:
+        return
+    n_rows, lost = len(rows), []
+    least = _smallest_category(rows, plan)
+    if least is not None and least > n_rows:
+        rows.unlearned.expects_categories = False
+        lost.append(f"all learned categories, since one is kept if about {least:.0f} rows have it")
+    if getattr(settings, "moments_alone", False) and _hides_relations(rows, n_rows, plan.noise_multipliers["moments"]):
+        rows.unlearned.expects_relations = False
+        lost.append("how columns depend on one another, so that they are modelled as independent")
+    if lost:
+        warnings.warn(
+            f"{n_rows} rows are too few for epsilon={plan.epsilon:.3g} and {len(rows.schema)} columns: the noise hides "
+            f"{', and '.join(lost)}. Take a larger epsilon, more rows or fewer columns, and declare categories and "
+            "bounds in the schema, if they are public. Nothing was charged before this warning",
+            UtilityWarning,
+            stacklevel=2,
+        )
+
+
+def _smallest_category(rows, plan):
+    """Rows of the smallest category that is likely kept, at best; None where no categories are learned."""
+    open_, noise = rows.schema.incomplete, plan.noise_multipliers
+    n_categorical = sum(isinstance(rows.schema[name], Categorical) for name in open_)
+    if not n_categorical or "schema" not in noise:
+        return None
+    if "categories" not in noise:
+        return smallest_kept(len(open_), n_categorical, noise["schema"], plan.extra_delta, plan.relation)
+    delta = plan.extra_delta / 2  # the second look may be at one column alone
+    return min(
+        smallest_kept(len(open_), n_categorical, noise["schema"], delta, plan.relation),
+        smallest_kept(1, 1, noise["categories"], delta, plan.relation),
+    )
+
+
+def _hides_relations(rows, n_rows, noise_multiplier):
+    """Whether the model will have neither two-way tables nor scores, however few classes are learned."""
+    targets = rows.target if isinstance(rows.target, tuple) else () if rows.target is None else (rows.target,)
+    columns = rows.schema.columns
+    known = [c for c in columns if c.name in targets and c.complete]
+    classes, n_blocks = int(np.prod([size_of_column(c) for c in known])), len(columns) - len(targets)
+    n_numbers = sum(not isinstance(c, Categorical | Boolean) for c in columns)
+    n_bins, seen = plan_bins(n_rows, n_blocks, classes, noise_multiplier, most=rows.most_bins)
+    scores = prefers_scores(n_rows, n_blocks, classes, noise_multiplier, n_bins, True, n_numbers)
+    return n_blocks > 1 and np.isinf(seen) and not scores
