@@ -424,7 +424,10 @@ class FrameRows:
         noise_of_tables = noise_multipliers.get("moments", 0.0) if noise_of_model is None else noise_of_model
         noise_of_tables *= 1 if self.unit is None else self.unit.weight
         n_bins, seen = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
-        binnings = bins_from_histogram(noisy, schema, sd, self.most_bins if tables else n_bins) if numbers else None
+        binnings = None
+        if numbers:
+            options = {"learned": self.schema.incomplete, "single_values": tables and np.isinf(seen)}
+            binnings = bins_from_histogram(noisy, schema, sd, self.most_bins if tables else n_bins, **options)
         if scores and np.isinf(seen):
             learned = not numbers or has_learned_bins(binnings)
             if prefers_scores(row_count, n_blocks, classes, noise_of_tables, n_bins, learned, len(numbers)):

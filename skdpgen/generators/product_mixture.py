@@ -252,13 +252,15 @@ def fit_tables(
 
 
 def _shrunk_pairs(released, noise_sd, contrasts, counts, marginals):
-    """Interactions of two columns, each drawn towards independent columns as far as noise explains the difference.
+    """Interactions of two columns, drawn towards independent columns as far as noise explains the difference.
 
-    The factor is that of James and Stein: near 1 where columns depend on each other clearly, 0 where the noise alone
-    makes as large a difference. A fit to the tables as they are would describe the noise with few rows.
+    The factor is that of James and Stein, for each two parts of the columns: coarse differences of ordered levels are
+    often clear where fine ones are noise. It is near 1 where parts clearly depend on each other, 0 where noise alone makes
+    as large a difference. A fit to the tables as they are would describe the noise with few rows.
     """
-    starts, block = contrasts.starts[:-1], contrasts.block
-    member = (block[:, None] == np.arange(len(starts))).astype(float)
+    block, n_parts = contrasts.block, contrasts.n_parts
+    part = (np.cumsum(n_parts) - n_parts)[block] + contrasts.part
+    member = (part[:, None] == np.arange(n_parts.sum())).astype(float)
     across = block[:, None] != block
     precision = np.where(across, 1 / _variance(noise_sd.pairs[0]), 0.0)
     freedom = np.outer(member.sum(axis=0), member.sum(axis=0))
@@ -268,7 +270,7 @@ def _shrunk_pairs(released, noise_sd, contrasts, counts, marginals):
         difference = released.pairs[k] - independent
         square = member.T @ (difference**2 * precision) @ member
         kept = 1 - freedom / np.maximum(square, np.maximum(freedom, 1.0))
-        pairs[k] = independent + kept[np.ix_(block, block)] * difference
+        pairs[k] = independent + kept[np.ix_(part, part)] * difference
     return pairs
 
 

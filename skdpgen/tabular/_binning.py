@@ -10,7 +10,7 @@ from numbers import Real
 import numpy as np
 from scipy.special import ndtri
 
-from ..mechanisms._selection import denoise, sure_range
+from ..mechanisms._selection import denoise, occupied_cells, sure_range
 from ._columns import Datetime
 from ._frames import numeric_bounds
 
@@ -19,9 +19,14 @@ __all__ = ["Binning", "fine_grid", "learned_binning", "merge"]
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
 MAX_UNIT_CELLS = 256
-# Integers (or multiples of a step) up to which the ends of a column are cut off where noise alone may explain them, and
-# the probability, over all columns, that an end is kept although no row has it.
-_FEW_VALUES, _FALSE_ALARM = 16, 0.001
+# Integers (or multiples of a step) up to which a column has few values; the probability, over all columns, that one
+# value stands out although no row has it; and the probability from which a value is in a run that stands out. With .5,
+# .7, .9 and none of these runs, the mean distance of 1,000 rows with 1 to 7 is .12, .14, .22 and .59 (noise 60, bounds
+# 0 and 7), and a column of 1 and 2 alone has 0 or 3 in up to 6 %, 2 %, 0 and 0 of the fits.
+_FEW_VALUES, _FALSE_ALARM, _OCCUPIED = 16, 0.001, 0.7
+# Least density at an end, in parts of that in the next bin, and the log-likelihood that it may cost. With 1/2, 1/4 and
+# 1/10 the mean Kolmogorov distance of ages (8 columns of 3,000 rows, epsilon 1) is .081, .063 and .064; without .089.
+_THIN, _UNLIKELY = 0.25, 2.0
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,7 @@ def _log_edges(low, high, counts):
     return low + distance if abs(low) <= abs(high) else high - distance
 
 
-def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1):
+def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1, *, learned_bounds=False, single_values=False):
     """Return the binning that a noisy histogram on `fine_grid` gives: post-processing, no other input.
 
     Parameters
@@ -223,6 +228,11 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1):
     max_bins : int
     n_columns : int, default=1
         Columns that share the probability that noise far from the rows passes for rows.
+    learned_bounds : bool, default=False
+        Whether the bounds are learned: they may be wider than the rows. Of a column of few integers, the ends that
+        noise alone explains are then cut off.
+    single_values : bool, default=False
+        Whether each value of a column of few integers is a bin: for tables of one column, which have little noise.
 
     Returns
     -------
@@ -231,13 +241,13 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1):
     edges = fine_grid(column)
     measure = _measure(edges)
     mass = denoise(noisy, measure, noise_sd)
-    if column.whole and len(mass) <= _FEW_VALUES and noise_sd > 0:
-        # Each value is like a category: 0 and 3 beside 1 and 2 would be as wrong as a category that no row has.
-        surely = np.flatnonzero(noisy > noise_sd * -ndtri(_FALSE_ALARM / n_columns))
-        if surely.size:
-            mass[: surely[0]] = mass[surely[-1] + 1 :] = 0.0
-    starts = merge(mass, noise_sd, max_bins)
+    few = column.whole and len(mass) <= _FEW_VALUES and noise_sd > 0
     first, last = sure_range(noisy, measure, noise_sd, n_columns)
+    if few and learned_bounds:
+        # Each value is like a category: 0 and 3 beside 1 and 2 would be as wrong as a category that no row has.
+        first, last = _range_of_values(noisy, measure, noise_sd, n_columns)
+        mass[:first] = mass[last + 1 :] = 0.0
+    starts = list(range(len(mass))) if few and single_values else merge(mass, noise_sd, max_bins)
     # A little mass far out moves a mean a lot: bins outside the range are doubtful, and other bins have no mass there.
     stops = [*starts[1:], len(mass)]
     doubtful = [k for k, (start, stop) in enumerate(zip(starts, stops)) if stop <= first or start > last]
@@ -249,7 +259,55 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1):
     total = mass.sum()
     # nothing above the noise: uniform over the bounds
     mass = mass / total if total > 0 else np.diff(edges) / (edges[-1] - edges[0])
+    if noise_sd > 0 and not (few and learned_bounds):
+        certain = [k for k in range(len(starts)) if k not in doubtful]
+        if len(certain) > 1:
+            _thin_out(mass, noisy, measure, noise_sd, *(slice(starts[k], stops[k]) for k in certain[:2]))
+            ends = (slice(starts[k], stops[k]) for k in certain[:-3:-1])
+            # the other end, from the far side
+            turned = (slice(len(mass) - end.stop, len(mass) - end.start) for end in ends)
+            _thin_out(mass[::-1], noisy[::-1], measure[::-1], noise_sd, *turned)
     return Binning(tuple(edges.tolist()), tuple(starts), tuple(mass.tolist()), bool(column.whole), tuple(doubtful))
+
+
+def _thin_out(mass, noisy, measure, noise_sd, outer, inner):
+    """Let the values of the first bin, `outer`, reach further towards the bound, in place.
+
+    A tail that is thinner than the noise has no cells in a histogram, and its rows would all lie at its near end. So
+    they are spread evenly over more cells, as far as their density is at least _THIN of that in the next bin, `inner`,
+    and the histogram does not contradict it.
+    """
+    measure = measure / measure.max()
+    own, width = mass[outer], measure[outer]
+    held, beside = np.flatnonzero(own), mass[inner] > 0
+    if not held.size or held[0] == 0 or not beside.any():
+        return
+    first, last = held[0], held[-1]
+    density = mass[inner].sum() / measure[inner][beside].sum()
+    rows = max(noisy.sum(), 1.0)
+    found = noisy[outer] / rows
+
+    def from_cell(values):
+        """Sums over the cells from each candidate for the first one to the last."""
+        return np.cumsum(values[last::-1])[::-1][:first]
+
+    size = from_cell(width)
+    even = own.sum() / size
+    squares = -2 * even * from_cell(found * width) + even**2 * from_cell(width**2)
+    before = np.sum((own - found) ** 2) - np.sum(found**2)
+    allowed = 2 * _UNLIKELY * (noise_sd / rows) ** 2
+    possible = np.flatnonzero((even >= _THIN * density) & (squares <= before + allowed))
+    if possible.size:
+        at = possible[0]
+        own[:] = 0.0
+        own[at : last + 1] = even[at] * width[at : last + 1]
+
+
+def _range_of_values(noisy, measure, noise_sd, n_columns):
+    """First and last value that stands out of the noise, by itself or as a part of a run of them; all if none does."""
+    alone = noisy > noise_sd * -ndtri(_FALSE_ALARM / n_columns)
+    found = np.flatnonzero(alone | (occupied_cells(noisy, measure, noise_sd, n_columns) > _OCCUPIED))
+    return (found[0], found[-1]) if found.size else (0, len(noisy) - 1)
 
 
 def merge(mass, noise_sd, max_bins):

@@ -713,7 +713,7 @@ def bins_histogram(frame, schema, unit_sizes=None) -> BoundedSum:
     return joint_histogram(codes, sizes, unit_sizes=unit_sizes)
 
 
-def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binning]:
+def bins_from_histogram(noisy, schema, noise_sd, max_bins=32, *, learned=(), single_values=False) -> dict[str, Binning]:
     """Derive the bins of all numeric and datetime columns from the released counts.
 
     Parameters
@@ -725,6 +725,10 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binni
     noise_sd : float
         Standard deviation of the noise on one count.
     max_bins : int, default=32
+    learned : sequence of column names, default=()
+        Columns whose bounds are learned, and may be wider than the rows.
+    single_values : bool, default=False
+        Whether each value of a column of at most 16 integers (or steps) is a bin.
 
     Returns
     -------
@@ -735,7 +739,15 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32) -> dict[str, Binni
     columns, sizes = _numeric_columns(schema)
     n_rows, parts = np.sum(noisy) / len(columns), split_histogram(noisy, sizes)
     return {
-        column.name: learned_binning(counts[:-1], column, noise_sd, max_bins, len(columns))
+        column.name: learned_binning(
+            counts[:-1],
+            column,
+            noise_sd,
+            max_bins,
+            len(columns),
+            learned_bounds=column.name in learned,
+            single_values=single_values,
+        )
         if n_rows >= enough_rows(len(counts) - 1) * noise_sd
         else Binning.equal_width(column, max_bins)
         for column, counts in zip(columns, parts)

@@ -190,7 +190,9 @@ def _with_fixed_bins(rows):
     from skdpgen.data import frames as _frames
 
     learned = _frames.bins_from_histogram
-    _frames.bins_from_histogram = lambda noisy, schema, sd, n_bins: learned(noisy, schema, 1e9, n_bins)
+    _frames.bins_from_histogram = lambda noisy, schema, sd, n_bins, **options: learned(
+        noisy, schema, 1e9, n_bins, **options
+    )
     try:
         return _tables(rows)
     finally:

@@ -67,7 +67,7 @@ def test_wrong_columns_are_shown_as_a_difference(frame, message):
         (pd.Categorical(["a", None]), Categorical("x", ("a", "b")), "declare missing=True"),
         (["a", SECRET], Categorical("x"), "mixed"),
         ([True, "a"], Categorical("x"), "mixed types"),
-        ([("a", 1)], Categorical("x"), "mixed types"),
+        ([("a", 1)], Categorical("x"), "several values in a cell"),
         ([1.0, np.inf], Categorical("x"), "infinite"),
         (pd.to_datetime(["2020-01-01"]), Categorical("x"), "of dtype"),
         ([pd.Timestamp(0).date()], Categorical("x"), "dates"),

@@ -23,12 +23,12 @@ from skdpgen.tabular._binning import fine_grid
 RNG = np.random.default_rng(0)
 
 
-def binned(values, column, sd=5.0, seed=0):
+def binned(values, column, sd=5.0, seed=0, **options):
     """A sample of one column by its learned bins; their shares are exact."""
     frame, schema = pd.DataFrame({column.name: values}), Schema([column])
     rng = np.random.default_rng(seed)
     counts = bins_histogram(frame, schema).value
-    binnings = bins_from_histogram(counts + rng.normal(0, sd, len(counts)), schema, sd, 16)
+    binnings = bins_from_histogram(counts + rng.normal(0, sd, len(counts)), schema, sd, 16, **options)
     encoder = TableEncoder(schema, binnings=binnings).fit()
     return encoder.decode(encoder.codes(frame), rng=rng)[column.name]
 
@@ -116,8 +116,45 @@ def test_numbers_of_any_size_are_drawn(bounds):
 def test_a_column_of_1_and_2_is_never_0_or_3(share, rows_per_sd):
     """Learned bounds may be 0 and 3; the counts of four integers are known at a noise that hides finer columns."""
     values, column = RNG.choice([1, 2], 2000, p=[share, 1 - share]), Numeric("x", (0, 3), integer=True)
-    wrong = [not set(binned(values, column, 2000 / rows_per_sd, seed)) <= {1, 2} for seed in range(60)]
+    wrong = [not set(binned(values, column, 2000 / rows_per_sd, seed, learned=["x"])) <= {1, 2} for seed in range(60)]
     assert np.mean(wrong) <= 0.04
+
+
+@pytest.mark.parametrize("learned", [(), ("x",)], ids=["declared", "learned"])
+@pytest.mark.parametrize("sd", [20.0, 60.0])
+def test_values_that_are_hidden_one_by_one_are_seen_together(learned, sd):
+    """Each of seven values has few rows in standard deviations of the noise, and all of them many."""
+    values, column = RNG.integers(1, 8, 1000), Numeric("x", (0, 7) if learned else (1, 7), integer=True)
+    distances = []
+    for seed in range(20):
+        shares = np.bincount(binned(values, column, sd, seed, learned=learned), minlength=8)[:8] / 1000
+        distances.append(np.abs(shares - np.bincount(values, minlength=8) / 1000).sum() / 2)
+    assert np.mean(distances) < (0.1 if sd < 50 else 0.2)
+
+
+def test_single_values_are_bins_where_tables_of_one_column_are_all():
+    values, column = RNG.choice(5, 1000, p=[0.4, 0.3, 0.2, 0.07, 0.03]) + 1, Numeric("x", (1, 5), integer=True)
+    shares = np.bincount(binned(values, column, 60.0, single_values=True), minlength=6)[1:] / 1000
+    # the shares of bins are exact here, and every value is a bin
+    np.testing.assert_allclose(shares, np.bincount(values, minlength=6)[1:] / 1000, atol=1e-12)
+
+
+@pytest.mark.parametrize("sd", [30.0, 50.0, 70.0])
+def test_a_tail_that_the_noise_hides_is_not_moved_to_its_near_end(sd):
+    """The ends of ages have too few rows in each cell: with all of them at the near end, quantiles are up to 5 off."""
+    ages, column = np.random.default_rng(0).normal(45, 18, 3000).round(), Numeric("x", (0, 100), integer=True)
+    ages = np.clip(ages, 0, 100)
+    drawn = [np.quantile(binned(ages, column, sd, seed), [0.05, 0.95]) for seed in range(60)]
+    least, most = np.mean(drawn, axis=0) - np.quantile(ages, [0.05, 0.95])
+    assert -2.0 < least < 3.6
+    assert -3.0 < most < 2.0
+
+
+def test_a_spike_at_an_end_stays_one():
+    ages, column = np.concatenate([RNG.integers(10, 50, 3000), np.full(500, 60)]), Numeric("x", (0, 100), integer=True)
+    drawn = [binned(ages, column, 20.0, seed) for seed in range(10)]
+    assert np.mean([np.mean(x == 60) for x in drawn]) > 0.12
+    assert np.mean([np.mean(x > 60) for x in drawn]) < 0.01
 
 
 def test_a_fit_learns_bounds_in_steps_and_keeps_spikes_inside():
