@@ -255,8 +255,8 @@ def _shrunk_pairs(released, noise_sd, contrasts, counts, marginals):
     """Interactions of two columns, drawn towards independent columns as far as noise explains the difference.
 
     The factor is that of James and Stein, for each two parts of the columns: coarse differences of ordered levels are
-    often clear where fine ones are noise. It is near 1 where parts clearly depend on each other, 0 where noise alone makes
-    as large a difference. A fit to the tables as they are would describe the noise with few rows.
+    often clear where fine ones are noise. It is near 1 where parts clearly depend on each other, and 0 where
+    noise alone makes as large a difference. A fit to the tables as they are would describe the noise with few rows.
     """
     block, n_parts = contrasts.block, contrasts.n_parts
     part = (np.cumsum(n_parts) - n_parts)[block] + contrasts.part
