@@ -51,7 +51,13 @@ MUTANTS = [
     (
         "a condition on values in the dtype of their chunk",
         [DTYPE],
-        (steps.Overwritten.overwrite, ("self._where($outer, $table)", "self._where($outer)")),
+        (
+            steps.Overwritten.overwrite,
+            (
+                "self._where($outer, $table)",
+                "self.conditional.where(pd.DataFrame($outer)[list(self.inputs)])",
+            ),
+        ),
     ),
     (
         "the combination of a row in a message",

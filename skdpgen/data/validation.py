@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 from .._parameters import GroupDivergence, ParameterObject, unit_columns
 from ..accounting._facts import table_columns
@@ -132,7 +133,7 @@ def _refuse_containers(estimator, X):
             "fit(pandas.read_csv(path)), or use the command skdpgen synthesize (MomentSynthesizer takes paths of "
             "Parquet files, which end in .parquet or .pq). If it is one column, Reshape your data by X.reshape(-1, 1)"
         )
-    if isinstance(X, dict):
+    if isinstance(X, dict) and not sparse.issparse(X):  # some sparse matrices are dicts
         raise InvalidInputError("X is a dict: give pandas.DataFrame(X)")
     if isinstance(X, pd.Series):
         raise InvalidInputError(

@@ -382,7 +382,8 @@ class UnitSampler:
 
     def _draw_units(self, n_units, rng):
         """Levels, numbers of rows and values of the columns of units, which satisfy the constraints on them alone."""
-        model = _UnitsAsRows(lambda n: self._draw_freely(n, rng), len(self._units.columns))
+        schema = self._codec.drawn_schema
+        model = _UnitsAsRows(lambda n: self._draw_freely(n, rng), len(self._units.columns), schema)
         if not self._of_units:
             return model.parts(model.sample(range(n_units), rng))
         return model.parts(keep_constraints(model, self._of_units, np.zeros(n_units, dtype=np.int64), True, rng))
@@ -407,13 +408,15 @@ class _UnitsAsRows:
         Number of units -> levels, numbers of rows, values.
     n_columns : int
         Of the values.
+    schema : Schema
+        Of the rows.
     """
 
     _MARK = "\0"  # no column of a table begins with it
 
-    def __init__(self, draw, n_columns):
+    def __init__(self, draw, n_columns, schema):
         self._draw, self._n_columns = draw, n_columns
-        self.codec = SimpleNamespace(drawn_schema=SimpleNamespace(names=()), part=lambda frame: frame)
+        self.codec = SimpleNamespace(drawn_schema=schema, part=lambda frame: frame)
 
     def sample(self, components, rng):
         codes, sizes, values = self._draw(len(components))

@@ -575,14 +575,14 @@ def check_value(value, column, text):
             raise ValueError(f"the constraint {text!r}: {error}") from None
 
 
-def known_values(frame, columns):
+def known_values(frame, schema):
     """The rows, with missing values in columns of learned categories of which none was released.
 
     Such a column holds its `other` alone, whose kind (text or number) says nothing about the categories. A constraint
     cannot decide by it.
     """
-    unknown = {name for name in frame.columns if getattr(columns[name], "categories", None) == ()}
-    if not unknown:
+    unknown = {column.name for column in schema.columns if getattr(column, "categories", None) == ()}
+    if not unknown & set(frame.columns):
         return frame
     missing = pd.Series(np.nan, index=frame.index, dtype=object)
     return pd.DataFrame({name: missing if name in unknown else frame[name] for name in frame.columns})
