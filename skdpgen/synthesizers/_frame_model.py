@@ -237,6 +237,7 @@ def fit_frame_model(rows, model, fit):
     codec, seen, unspent = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options)
     noise = noise_with_levels(noise, codec.encoder.groups_)
     scores = Scores.of_codec(codec, rows.importance_of(codec)) if seen is None else None
+    seen = np.inf if seen is None and scores is None else seen  # too many scores: one-way tables
     plan = plan_tables(codec, seen, rows.importance_of(codec)) if scores is None else None
     tables = rows.moments(codec, plan) if scores is None else rows.score_moments(codec, scores)
     noise_multiplier, triples = noise["moments"], None

@@ -174,9 +174,12 @@ def test_importance_of_a_column_moves_noise_from_its_scores_to_those_of_others(m
     assert wanted[-1, -1] > 1.02 * plain[-1, -1]
 
 
-def test_too_many_scores_are_left_to_one_way_tables(monkeypatch):
-    from skdpgen.data import scores
+@pytest.mark.parametrize("preferred", [False, True])
+def test_too_many_scores_are_left_to_one_way_tables(monkeypatch, preferred):
+    from skdpgen.data import frames, scores
 
+    if preferred:
+        monkeypatch.setattr(frames, "prefers_scores", lambda *_: True)
     monkeypatch.setattr(scores, "_MOST_SCORES", 10)
     with pytest.warns(UtilityWarning, match="independent"):
         synth = MomentSynthesizer(0.1, schema=SCHEMA, target="label").fit(FRAME[:20_000])
