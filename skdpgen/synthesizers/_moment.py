@@ -69,8 +69,9 @@ class MomentSynthesizer(BaseMomentSynthesizer):
         of each sampled row. At epsilon 1, .05 is a good value from about 4,000 rows on. By default there is no such
         model.
     on_invalid : {"clip", "raise"}, default="clip"
-        Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
-        refused.
+        What to do with values outside declared bounds and with rows that violate a constraint. "clip": the values are
+        clipped, and so are rows that violate a constraint by construction; "raise": the fit refuses them, before the
+        charge.
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays and 400 for images, None is no
         reduction.

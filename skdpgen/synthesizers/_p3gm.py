@@ -113,8 +113,9 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         basis. A row has its pixels line by line, and the channels of a pixel side by side. Three channels are red,
         green and blue; the differences between them have half as many frequencies along each side.
     on_invalid : {"clip", "raise"}, default="clip"
-        Whether values outside declared bounds, and rows that violate a constraint by construction, are clipped or
-        refused.
+        What to do with values outside declared bounds and with rows that violate a constraint. "clip": the values are
+        clipped, and so are rows that violate a constraint by construction; "raise": the fit refuses them, before the
+        charge.
     n_components : int, "auto" or None, default="auto"
         Number of latent dimensions; "auto" is at most 30 for DataFrames, 60 for arrays, and 400 for images without a
         mixture or a `P3GMModule`; None is no reduction. For arrays, at most the number of columns. DataFrames use at
