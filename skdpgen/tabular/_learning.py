@@ -25,7 +25,7 @@ from ..mechanisms import (
 from ..mechanisms._selection import above_threshold, occupied_cells, widened, with_hidden_signs
 from ..utils.categories import family
 from ..utils.watching import tell_kept
-from ._binning import Binning, fine_grid, learned_binning
+from ._binning import Binning, fine_grid, is_uneven, learned_binning
 from ._columns import (
     MAX_INTEGER,
     MOST_WRITTEN,
@@ -733,8 +733,8 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32, *, learned=(), sin
     Returns
     -------
     dict of column name -> Binning
-        Of equal width where the rows are too few for the noise: a histogram that is noise alone would put spikes
-        anywhere.
+        Of equal width where the rows are too few for the noise (a histogram that is noise alone would put spikes
+        anywhere), unless they are clearly together in few cells.
     """
     columns, sizes = _numeric_columns(schema)
     n_rows, parts = np.sum(noisy) / len(columns), split_histogram(noisy, sizes)
@@ -748,7 +748,7 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32, *, learned=(), sin
             learned_bounds=column.name in learned,
             single_values=single_values,
         )
-        if n_rows >= enough_rows(len(counts) - 1) * noise_sd
+        if n_rows >= enough_rows(len(counts) - 1) * noise_sd or is_uneven(counts[:-1], column, noise_sd, max_bins)
         else Binning.equal_width(column, max_bins)
         for column, counts in zip(columns, parts)
     }

@@ -95,6 +95,7 @@ def test_missing_values_of_an_array_lead_to_a_data_frame():
         MomentSynthesizer().fit(np.array([[1.0, np.nan], [0.0, 1.0]]))
 
 
+@pytest.mark.filterwarnings("ignore:(nearly all|many) rows:skdpgen.exceptions.UtilityWarning")  # all have one date
 @pytest.mark.parametrize("text", ["01.02.2020", "1/2/2020", "02-01-2020", "today", "Jan 2020", "01.02.20"])
 def test_dates_that_may_be_two_days_are_refused(text):
     with pytest.raises(SchemaError, match=f"write the date '{text}' as in 2020-12-31"):

@@ -10,6 +10,7 @@ from skdpgen import MomentSynthesizer
 from skdpgen.exceptions import SchemaError
 from skdpgen.mechanisms import N_OCTAVE_CELLS
 from skdpgen.tabular import (
+    Datetime,
     Numeric,
     Schema,
     TableEncoder,
@@ -18,7 +19,7 @@ from skdpgen.tabular import (
     validate_frame,
 )
 from skdpgen.tabular import _learning as learning
-from skdpgen.tabular._binning import fine_grid
+from skdpgen.tabular._binning import fine_grid, is_uneven
 
 RNG = np.random.default_rng(0)
 
@@ -148,6 +149,47 @@ def test_a_tail_that_the_noise_hides_is_not_moved_to_its_near_end(sd):
     least, most = np.mean(drawn, axis=0) - np.quantile(ages, [0.05, 0.95])
     assert -2.0 < least < 3.6
     assert -3.0 < most < 2.0
+
+
+_SKEWED = [
+    (Numeric("x", (0, 1e7)), np.exp(np.random.default_rng(0).normal(10, 1, 1000))),
+    (Numeric("x", (0, 99_999), integer=True), np.where(np.arange(1000) % 7, 0, np.arange(1000) * 20)),
+    (
+        Datetime("x", ("1950-01-01", "2030-12-31")),
+        pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(1000) % 200, "D"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("column", "values"), _SKEWED, ids=["amounts", "zeros", "dates"])
+def test_few_rows_in_few_cells_have_learned_bins(column, values):
+    """Bins of equal width would spread amounts, zeros or one year of dates over a wide range."""
+    values, sd = pd.Series(values), 30.0
+    drawn = [binned(values, column, sd, seed) for seed in range(10)]
+    middle = values.quantile([0.1, 0.9])
+    # .8 of the rows; of bins of equal width .1, .6 and .05
+    assert np.mean([x.between(*middle).mean() for x in drawn]) > 0.65
+
+
+def test_even_and_normal_rows_have_bins_of_equal_width():
+    uneven = []
+    for column, values in (
+        (Numeric("x", (0, 1)), np.random.default_rng(0).random(1000)),
+        (Numeric("x", (-6, 6)), np.random.default_rng(0).normal(size=1000)),
+        (Numeric("x", (0, 100), integer=True), np.random.default_rng(0).integers(10, 90, 1000)),
+    ):
+        counts = bins_histogram(pd.DataFrame({"x": values}), Schema([column])).value[:-1]
+        rng = np.random.default_rng(1)
+        uneven += [is_uneven(counts + rng.normal(0, 40, len(counts)), column, 40.0, 16) for _ in range(60)]
+    assert np.mean(uneven) < 0.05
+
+
+def test_a_fit_of_few_rows_keeps_a_share_of_zeros():
+    cost = np.where(RNG.random(600) < 0.85, 0, np.exp(RNG.normal(8, 1, 600)).round().clip(1, 99_999)).astype(int)
+    frame = pd.DataFrame({"cost": cost, **{f"x{i}": RNG.normal(size=600).clip(-5, 5) for i in range(5)}})
+    schema = Schema([Numeric("cost", (0, 99_999), integer=True), *(Numeric(f"x{i}", (-5, 5)) for i in range(5))])
+    shares = [(MomentSynthesizer(1.0, schema=schema).fit(frame).sample(5000)["cost"] == 0).mean() for _ in range(3)]
+    assert abs(np.mean(shares) - (cost == 0).mean()) < 0.15
 
 
 def test_a_spike_at_an_end_stays_one():
