@@ -23,6 +23,7 @@ __all__ = [
     "select_above",
     "selection_threshold",
     "sure_range",
+    "unevenness",
     "widened",
     "with_hidden_signs",
 ]
@@ -348,11 +349,51 @@ def _octave_range(noisy, occupied, noise_sd, n_columns):
     return int(first), int(last)
 
 
+def unevenness(noisy, measure, noise_sd, n_cells):
+    """Return the log of the odds that the rows of some cells are uneven: that several densities explain them better.
+
+    Parameters
+    ----------
+    noisy : array of shape (n_part,)
+        Counts of adjacent cells, with noise.
+    measure : array of shape (n_part,)
+        Width of each cell.
+    noise_sd : float
+        Standard deviation of the noise; above 0.
+    n_cells : int
+        Cells of the whole histogram, on which the penalties of `denoise` depend.
+
+    Returns
+    -------
+    float
+        Likelihood of the mixture of `denoise`, whose weights are scaled to sum to 1, over that of one density.
+    """
+    n = len(noisy)
+    odds = 0.0
+    for sign, gain in ((1.0, _gains(noisy, measure, noise_sd, n_cells)[1]), (-1.0, np.array(-_occupied(n_cells)))):
+        score = _scores(np.broadcast_to(gain, n * (n + 1) // 2), n, n_cells)
+        odds += sign * (_forward(score)[n] - score[0, n - 1])
+    return float(odds)
+
+
 def _runs(noisy, measure, noise_sd, caution=0.0):
     """Density of each run of cells, in the order of ``triu_indices``, and the probability that it is an occupied run.
 
     `noisy` has the cells on its last axis; the histograms on the axes before it are treated one by one.
     """
+    n = np.shape(noisy)[-1]
+    density, gain = _gains(noisy, measure, noise_sd, n, caution)
+    score = _scores(gain, n, n)
+    forward, backward = _forward(score), np.zeros((*score.shape[:-2], n + 1))
+    for start in range(n - 1, -1, -1):
+        backward[..., start] = _log_sum(score[..., start, start:] + backward[..., start + 1 :])
+    first, last = np.triu_indices(n)
+    weight = np.exp(forward[..., first] + score[..., first, last] + backward[..., last + 1] - forward[..., n, None])
+    return density, weight * expit(gain)  # posterior probability of the run, and of being occupied
+
+
+def _gains(noisy, measure, noise_sd, n_cells, caution=0.0):
+    """Density of each run, and its log likelihood less that of an empty run and less the penalty of an occupied one."""
     noisy, measure = np.asarray(noisy, dtype=np.float64), np.asarray(measure, dtype=np.float64)
     n = noisy.shape[-1]
     measure = np.maximum(measure / measure.max(), 1e-100)  # whose square is still a number
@@ -363,18 +404,27 @@ def _runs(noisy, measure, noise_sd, caution=0.0):
         for x in (noisy * measure, measure**2)
     )
     density = np.maximum(product, 0.0) / square
-    # log likelihood of run [first, last], less that of an empty run, and the penalty of an occupied run
-    gain = (product * density - 0.5 * density**2 * square) / noise_sd**2 - 0.25 * np.log(n) - caution
-    score = np.full((*noisy.shape, n), -np.inf)
-    score[..., first, last] = np.logaddexp(0.0, gain) - 0.5 * np.log(n)
-    forward = np.zeros((*noisy.shape[:-1], n + 1))
+    return density, (product * density - 0.5 * density**2 * square) / noise_sd**2 - _occupied(n_cells) - caution
+
+
+def _occupied(n_cells):
+    return 0.25 * np.log(n_cells)
+
+
+def _scores(gain, n, n_cells):
+    """Log weights of the runs, of shape (..., n, n): first and last cell."""
+    score = np.full((*gain.shape[:-1], n, n), -np.inf)
+    score[(..., *np.triu_indices(n))] = np.logaddexp(0.0, gain) - 0.5 * np.log(n_cells)
+    return score
+
+
+def _forward(score):
+    """Log of the summed weights of all ways to cut the first cells into runs, for each number of cells."""
+    n = score.shape[-1]
+    forward = np.zeros((*score.shape[:-2], n + 1))
     for stop in range(1, n + 1):
         forward[..., stop] = _log_sum(forward[..., :stop] + score[..., :stop, stop - 1])
-    backward = np.zeros_like(forward)
-    for start in range(n - 1, -1, -1):
-        backward[..., start] = _log_sum(score[..., start, start:] + backward[..., start + 1 :])
-    weight = np.exp(forward[..., first] + score[..., first, last] + backward[..., last + 1] - forward[..., n, None])
-    return density, weight * expit(gain)  # posterior probability of the run, and of being occupied
+    return forward
 
 
 def _log_sum(logs):

@@ -92,7 +92,7 @@ _HIDDEN_ABOVE = 3.0
 # Most learned categories of one column that is not modelled by groups of them.
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
-_NOISY_BELOW = 40
+_NOISY_BELOW = 100
 # The same for columns of few cells, and the cells from which a column has many.
 _FEW_CELLS_NOISY_BELOW, _MANY_CELLS = 10, 80
 

@@ -1,10 +1,12 @@
 """Where numbers lie, by a noisy histogram of their octaves: few are cut off, and noise stretches no range by much."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from skdpgen.mechanisms import N_OCTAVE_CELLS, octave_cells, octave_edges, octave_ranges, outermost_bins
-from skdpgen.mechanisms._selection import occupied_cells
+from skdpgen.mechanisms._selection import occupied_cells, unevenness
 
 N, SD, COLUMNS = 2000, 53.0, 10  # ten undeclared columns at epsilon 1
 LAWS = {
@@ -76,3 +78,32 @@ def test_columns_are_judged_each_by_itself(rng):
     assert together.shape == (70, 40)
     for row, one in zip(together, noisy):
         assert row == pytest.approx(occupied_cells(one, width, 10.0, 3), abs=1e-12)
+
+
+def test_odds_of_uneven_rows_are_those_of_all_ways_to_cut_the_cells(rng):
+    noisy, width, sd, n_cells = 20 * rng.normal(size=7) + 15, rng.random(7) + 0.1, 20.0, 50
+
+    def log_likelihood(run, size):
+        width = size / size.max()
+        density = max(np.sum(run * width), 0.0) / np.sum(width**2)
+        return (np.sum(run**2) - np.sum((run - density * width) ** 2)) / (2 * sd**2)
+
+    fit, prior = [], []
+    for cuts in itertools.chain.from_iterable(itertools.combinations(range(1, 7), k) for k in range(7)):
+        edges = [0, *cuts, 7]
+        gains = [log_likelihood(noisy[a:b], width[a:b]) for a, b in itertools.pairwise(edges)]
+        # a run is empty, or it has a density
+        fit.append(sum(np.logaddexp(0, gain - 0.25 * np.log(n_cells)) - 0.5 * np.log(n_cells) for gain in gains))
+        prior.append(len(gains) * (np.logaddexp(0, -0.25 * np.log(n_cells)) - 0.5 * np.log(n_cells)))
+    expected = np.logaddexp.reduce(fit) - np.logaddexp.reduce(prior) - (fit[0] - prior[0])
+    assert unevenness(noisy, width, sd, n_cells) == pytest.approx(expected)
+
+
+def test_odds_of_uneven_rows_are_small_where_noise_explains_all(rng):
+    width = np.full(10, 0.1)
+    even = [unevenness(30 + 20 * rng.normal(size=10), width, 20.0, 100) for _ in range(300)]
+    slope = [unevenness(np.linspace(0, 180, 10) + 20 * rng.normal(size=10), width, 20.0, 100) for _ in range(30)]
+    # odds of e^3 against the truth come up in less than e^-3 of the draws
+    assert np.mean(np.array(even) > 3) < 0.05
+    assert min(slope) > 7
+    assert unevenness(np.array([50.0]), np.ones(1), 20.0, 100) == pytest.approx(0.0)

@@ -159,25 +159,26 @@ def test_a_range_is_widened_by_what_follows_it():
 
 
 def test_noise_far_from_the_rows_is_doubted():
-    rng = np.random.default_rng(0)
+    noise, rng = np.random.default_rng(0), np.random.default_rng(1)
     column = Numeric("x", (0, 127), integer=True)
     truth = np.zeros(128)
     truth[80:84] = 1000
-    n_doubtful = 0
-    for _ in range(60):
-        binning = learned_binning(truth + 40 * rng.standard_normal(128), column, 40.0, 16, 10)
+    n_doubtful, far = 0, []
+    for _ in range(300):
+        binning = learned_binning(truth + 40 * noise.standard_normal(128), column, 40.0, 16, 10)
         assert not {int(binning.codes([value])[0]) for value in range(80, 84)} & set(binning.doubtful)
         n_doubtful += len(binning.doubtful)
         assert Binning.from_dict(binning.to_dict()) == binning
         # what no doubtful bin draws is near the rows
         sure = [k for k in range(binning.n_bins) if k not in binning.doubtful and binning.bin_mass[k] > 0]
         drawn = binning.sample(np.repeat(sure, 50), rng)
-        assert drawn.min() > 60
-        assert drawn.max() < 104
-    assert n_doubtful > 10
+        far.append(drawn.min() <= 60 or drawn.max() >= 104)
+    assert np.mean(far) < 0.01
+    assert n_doubtful > 50
     # rows far from the others, and more than the noise makes, are not doubted
     truth[20] = 500
-    assert not learned_binning(truth + 40 * rng.standard_normal(128), column, 40.0, 16, 10).doubtful
+    binning = learned_binning(truth + 40 * noise.standard_normal(128), column, 40.0, 16, 10)
+    assert int(binning.codes([20])[0]) not in binning.doubtful
     assert not learned_binning(truth, column, 0.0, 16).doubtful
 
 
@@ -206,7 +207,7 @@ def test_merging_is_optimal_and_keeps_spikes_alone():
         starts = merge(mass, noise_sd, max_bins)
 
         def cost(starts, noise_sd=noise_sd):
-            return (np.add.reduceat(mass, starts) ** 2).sum() + 25 * noise_sd**2 * len(starts)
+            return (np.add.reduceat(mass, starts) ** 2).sum() + noise_sd**2 * len(starts)
 
         options = ([0, *cuts] for size in range(max_bins) for cuts in itertools.combinations(range(1, len(mass)), size))
         assert cost(starts) == pytest.approx(min(cost(list(option)) for option in options))
