@@ -20,6 +20,8 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 from threadpoolctl import threadpool_limits
 
+from ..mechanisms._selection import occupied_cells
+
 __all__ = [
     "ProductMixture",
     "TableModel",
@@ -349,7 +351,8 @@ def consistent_marginals(released, noise_sd, contrasts, optional=None):
     optional : array of bool of shape (n_columns_encoded,), default=None
         Levels that the data need not have ("missing", "other", bins far from all others). Where the released count over
         all classes is below three standard deviations of its noise (up to four where such levels are many), the level
-        is absent: it is never drawn. One level of each block stays.
+        is absent: it is never drawn. Ordered levels stay if a run of them is likely occupied. One level of each block
+        stays.
 
     Returns
     -------
@@ -365,20 +368,38 @@ def consistent_marginals(released, noise_sd, contrasts, optional=None):
     counts = np.where(hidden & ~hidden.all(), 0.0, np.maximum(counts, 0.0))
     absent = np.zeros(starts[-1], dtype=bool)
     if optional is not None:
-        deviations = max(3.0, -ndtri(_LEVEL_TOO_MANY / max(np.count_nonzero(optional), 1)))
         noise = (len(counts) * contrasts.table_variances(noise_sd._replace(pairs=None)).one_way[0]) ** 0.5
-        noise = np.where(noise > 0, deviations * noise, 0.5)  # exact counts are whole
-        over_classes = estimate.sum(axis=0)
-        absent = np.asarray(optional, dtype=bool) & (over_classes < noise)
-        for start, stop in itertools.pairwise(starts):
-            if absent[start:stop].all():
-                absent[start + np.argmax(over_classes[start:stop])] = False
+        absent = _absent(estimate.sum(axis=0), noise, np.asarray(optional, dtype=bool), contrasts)
     marginals = np.zeros_like(estimate)
     for k in range(len(counts)):
         for start, stop in itertools.pairwise(starts):
             kept = start + np.flatnonzero(~absent[start:stop])
             marginals[k, kept] = _to_simplex(estimate[k, kept] / max(counts[k], 1.0))
     return counts, marginals, absent
+
+
+def _absent(totals, noise, optional, contrasts):
+    """Optional levels whose counts over all classes the noise explains, one by one and together with their neighbours.
+
+    Rows beside a spike may be in many bins, each of which the noise hides.
+    """
+    deviations = max(3.0, -ndtri(_LEVEL_TOO_MANY / max(np.count_nonzero(optional), 1)))
+    # exact counts are whole
+    absent = optional & (totals < np.where(noise > 0, deviations * noise, 0.5))
+    ordered = [
+        (start, start + bins)
+        for start, bins in zip(contrasts.level_starts, contrasts.bins)
+        if absent[start : start + bins].any()
+    ]
+    for start, stop in ordered:
+        sd = noise[start:stop].mean()
+        if sd > 0:
+            occupied = occupied_cells(totals[start:stop], np.ones(stop - start), sd, len(ordered))
+            absent[start:stop] &= occupied < 0.5
+    for start, stop in itertools.pairwise(contrasts.level_starts):
+        if absent[start:stop].all():
+            absent[start + np.argmax(totals[start:stop])] = False
+    return absent
 
 
 @dataclass(frozen=True, eq=False)
