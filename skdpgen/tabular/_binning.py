@@ -24,9 +24,12 @@ MAX_UNIT_CELLS = 256
 # .7, .9 and none of these runs, the mean distance of 1,000 rows with 1 to 7 is .12, .14, .22 and .59 (noise 60, bounds
 # 0 and 7), and a column of 1 and 2 alone has 0 or 3 in up to 6 %, 2 %, 0 and 0 of the fits.
 _FEW_VALUES, _FALSE_ALARM, _OCCUPIED = 16, 0.001, 0.7
-# Log odds from which a histogram shows that bins of equal width are too coarse. Of even, normal or otherwise smooth
+# Log odds from which a histogram shows that bins are too coarse. Of even, normal or otherwise smooth
 # columns whose rows are 12 to 80 standard deviations of the noise on a cell, 0 to 3 in 100 have as much.
 _CLEARLY = 7.0
+# Of `Binning.graded`: how many times as far from zero as the nearer bound the other one is, and the number of integers
+# from which a part of the bins is halved towards zero.
+_NEAR_ZERO, _FEW_INTEGERS = 10, 32
 # Share of the bins that lies evenly over the bounds, whatever the histogram shows, and the cost of a bin in standard
 # deviations of the noise. The tables measure each bin with less noise than the histogram, so that more bins are better:
 # with 0 and 5, 0 and 1, .2 and 1, .2 and .3, the mean distance of twelve kinds of columns is .225, .164, .144 and .125
@@ -156,7 +159,38 @@ class Binning:
         low, high = numeric_bounds(column)
         top = high + 1 if column.whole else high
         edges = np.linspace(low, top, n_bins + 1)
-        edges = np.unique(np.rint(edges)) if column.whole else np.unique(edges)
+        return cls._of_edges(edges, column)
+
+    @classmethod
+    def graded(cls, column, n_bins=16) -> Binning:
+        """Return bins over the bounds of a column for rows of which nothing is known: nothing is learned.
+
+        A part of the bins has equal width. The first of these, beside zero (or the bound nearest to it), is halved
+        again and again towards it: amounts, durations and laboratory values are often small against their bounds.
+        Columns whose bounds do not reach near zero, or lie on both sides of it, datetimes, and few integers have equal
+        width.
+        """
+        low, high = map(float, numeric_bounds(column))
+        sides = sorted((abs(low), abs(high)))
+        n_cells = high - low if column.whole else np.inf
+        if (
+            isinstance(column, Datetime)
+            or low < 0 < high
+            or _NEAR_ZERO * sides[0] > sides[1]
+            or n_cells < _FEW_INTEGERS
+        ):
+            return cls.equal_width(column, n_bins)
+        n_halved = n_bins // (2 if n_cells >= MAX_UNIT_CELLS else 5)
+        top = high + 1 if column.whole else high
+        edges = np.linspace(low, top, n_bins - n_halved + 1)
+        smaller = (edges[1] - edges[0]) * 2.0 ** -np.arange(1, n_halved + 1)
+        edges = np.concatenate([edges, low + smaller if abs(low) <= abs(high) else top - smaller])
+        return cls._of_edges(edges, column)
+
+    @classmethod
+    def _of_edges(cls, edges, column):
+        """A bin between each two edges, with rows spread evenly over the bounds."""
+        edges = np.unique(np.rint(edges) if column.whole else edges)
         width = np.diff(edges)
         return cls(
             tuple(edges.tolist()), tuple(range(len(width))), tuple((width / width.sum()).tolist()), bool(column.whole)
@@ -225,8 +259,8 @@ def _log_edges(low, high, counts):
     return low + distance if abs(low) <= abs(high) else high - distance
 
 
-def is_uneven(noisy, column, noise_sd, n_bins):
-    """Whether a noisy histogram shows that rows are uneven inside bins of equal width: skewed amounts, or spikes.
+def is_uneven(noisy, column, noise_sd, binning):
+    """Whether a noisy histogram shows that rows are uneven inside bins: spikes, or skewed amounts.
 
     The rows of each bin are measured again with less noise, so that differences between bins are no evidence.
 
@@ -237,16 +271,15 @@ def is_uneven(noisy, column, noise_sd, n_bins):
     column : Numeric or Datetime
     noise_sd : float
         Standard deviation of the noise on one cell; above 0.
-    n_bins : int
-        Of equal width.
+    binning : Binning
+        The bins, for instance `Binning.graded`.
 
     Returns
     -------
     bool
     """
     edges = fine_grid(column)
-    inner = Binning.equal_width(column, n_bins).bin_edges[1:-1]
-    starts = np.unique(np.searchsorted(inner, edges[:-1], side="right"), return_index=True)[1][1:]
+    starts = np.unique(np.searchsorted(binning.bin_edges[1:-1], edges[:-1], side="right"), return_index=True)[1][1:]
     parts = zip(*(np.split(values, starts) for values in (noisy, _measure(edges))))
     return sum(unevenness(*part, noise_sd, len(noisy)) for part in parts) > _CLEARLY
 

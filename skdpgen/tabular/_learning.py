@@ -93,6 +93,8 @@ _HIDDEN_ABOVE = 3.0
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
 _NOISY_BELOW = 100
+# Part of these rows below which the noise hides even whether amounts are skewed: bins are then halved towards zero.
+_VERY_FEW = 0.5
 # The same for columns of few cells, and the cells from which a column has many.
 _FEW_CELLS_NOISY_BELOW, _MANY_CELLS = 10, 80
 
@@ -733,25 +735,22 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32, *, learned=(), sin
     Returns
     -------
     dict of column name -> Binning
-        Of equal width where the rows are too few for the noise (a histogram that is noise alone would put spikes
-        anywhere), unless they are clearly together in few cells.
+        `Binning.equal_width` where the rows are too few for the noise (a histogram that is noise alone would put spikes
+        anywhere), and `Binning.graded` where they are fewer still, unless the histogram clearly shows that these are
+        too coarse.
     """
     columns, sizes = _numeric_columns(schema)
-    n_rows, parts = np.sum(noisy) / len(columns), split_histogram(noisy, sizes)
-    return {
-        column.name: learned_binning(
-            counts[:-1],
-            column,
-            noise_sd,
-            max_bins,
-            len(columns),
-            learned_bounds=column.name in learned,
-            single_values=single_values,
-        )
-        if n_rows >= enough_rows(len(counts) - 1) * noise_sd or is_uneven(counts[:-1], column, noise_sd, max_bins)
-        else Binning.equal_width(column, max_bins)
-        for column, counts in zip(columns, parts)
-    }
+    n_rows, binnings = np.sum(noisy) / len(columns), {}
+    for column, counts in zip(columns, split_histogram(noisy, sizes)):
+        cells, enough = counts[:-1], enough_rows(len(counts) - 1) * noise_sd
+        if n_rows < enough:
+            simple = (Binning.graded if n_rows < _VERY_FEW * enough else Binning.equal_width)(column, max_bins)
+            if not is_uneven(cells, column, noise_sd, simple):
+                binnings[column.name] = simple
+                continue
+        options = {"learned_bounds": column.name in learned, "single_values": single_values}
+        binnings[column.name] = learned_binning(cells, column, noise_sd, max_bins, len(columns), **options)
+    return binnings
 
 
 def enough_rows(n_cells):
