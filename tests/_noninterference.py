@@ -46,8 +46,7 @@ from skdpgen.nn import (
     PriVAEModule,
     TableRefinementModule,
 )
-from skdpgen.synthesizers import _moment_start
-from skdpgen.synthesizers import _p3gm as _p3gm_module
+from skdpgen.synthesizers import _moment_start, _p3gm_decoder
 from skdpgen.tabular import Boolean, Categorical, Datetime, Identifier, Numeric, Schema
 from skdpgen.testing import check_noninterference
 
@@ -268,7 +267,7 @@ def _short():
     """Fits to what was released, and synthetic rows, are post-processing: a few of them tell as much as all."""
     steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 2
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patch.object(_p3gm_module, "_WARM_ROWS", 300))
+        stack.enter_context(patch.object(_p3gm_decoder, "_WARM_ROWS", 300))
         stack.enter_context(patch.object(_moment_start, "_ROWS", 300))
         try:
             yield

@@ -266,7 +266,7 @@ def test_schema_reads_no_value_unless_told_to(table, capsys, tmp_path):
 
 
 def test_declaring_values_public_warns():
-    from skdpgen.data.table_files import declare_public
+    from skdpgen.commands._public_values import declare_public
 
     frame = pd.DataFrame(
         {

@@ -14,7 +14,8 @@ from _command_line import FRAME, refused
 
 from skdpgen import Schema
 from skdpgen.__main__ import main
-from skdpgen.data.table_files import read_table
+from skdpgen.data.notation import Notation
+from skdpgen.data.table_reading import read_table
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Categorical, Numeric
 
@@ -23,11 +24,11 @@ table = _command_line.table
 
 
 def test_moment_model_reads_parquet_a_part_at_a_time(table, monkeypatch, capsys):
-    from skdpgen.data import table_files as _table_files
+    from skdpgen.data import table_reading
 
     pytest.importorskip("pyarrow")
     FRAME.to_parquet("table.parquet")
-    monkeypatch.setattr(_table_files, "read_table", None)  # which would read it whole
+    monkeypatch.setattr(table_reading, "read_table", None)  # which would read it whole
     command = "synthesize table.parquet --model moment --epsilon 4 --target ill --rows 30 --output out.parquet"
     assert main(command.split()) == 0
     assert pd.read_parquet("out.parquet").shape == (30, FRAME.shape[1])
@@ -241,7 +242,7 @@ def test_a_title_is_skipped_and_another_encoding_is_read(tmp_path, monkeypatch, 
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path, encoding):
     path = tmp_path / "a.csv.gz"
     FRAME.to_csv(path, index=False, encoding=encoding)
-    frame = read_table(path, encoding=encoding)
+    frame = read_table(path, Notation(encoding=encoding))
     assert list(frame) == list(FRAME)
     if encoding == "utf-8-sig":
         assert list(read_table(path)) == list(FRAME)
@@ -251,12 +252,12 @@ def test_a_column_of_lists_is_read_where_its_separator_is_given(tmp_path):
     (tmp_path / "a.csv").write_text("codes\nA;B\nC;D\n")
     with pytest.raises(InvalidInputError, match="else give --separator ','"):
         read_table(tmp_path / "a.csv")
-    assert read_table(tmp_path / "a.csv", separator=",")["codes"].tolist() == ["A;B", "C;D"]
+    assert read_table(tmp_path / "a.csv", Notation(separator=","))["codes"].tolist() == ["A;B", "C;D"]
     (tmp_path / "a.csv").write_text('texts\n"A, B"\n"C, D"\n')
     assert read_table(tmp_path / "a.csv")["texts"].tolist() == ["A, B", "C, D"]
     (tmp_path / "a.csv").write_text("Of us, 2024\na;b\n1;2\n3;4\n")
     with pytest.raises(InvalidInputError, match=r"one column: if line 1 is a title, give --skip-lines 1$"):
-        read_table(tmp_path / "a.csv", separator=";")
+        read_table(tmp_path / "a.csv", Notation(separator=";"))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +274,7 @@ def test_whole_numbers_that_are_written_as_decimals_are_whole(tmp_path, texts, w
     for decimal in ".,":
         written = [text.replace(".", decimal) for text in texts]
         pd.DataFrame({"a": written, "b": "x"}).to_csv(tmp_path / "a.csv", index=False)
-        frame = read_table(tmp_path / "a.csv", decimal=decimal)
+        frame = read_table(tmp_path / "a.csv", Notation(decimal=decimal))
         assert pd.api.types.is_integer_dtype(frame["a"].dtype) == whole
         assert frame["a"].dropna().tolist() == [float(text) for text in texts if text]
 
@@ -378,7 +379,7 @@ def test_a_row_is_not_taken_for_names(tmp_path, monkeypatch, capsys, line):
     assert "is a number or a date" in said
     assert "77516" not in said
     assert not (tmp_path / "budget.db").exists()
-    assert read_table("a.csv", numeric_names=True).shape == (1, 3)
+    assert read_table("a.csv", Notation(numeric_names=True)).shape == (1, 3)
 
 
 def test_columns_that_were_counted_have_names(tmp_path):

@@ -9,8 +9,8 @@ from _command_line import refused
 
 from skdpgen import Schema
 from skdpgen.__main__ import main
-from skdpgen.data.csv_values import Notation
-from skdpgen.data.table_files import read_table
+from skdpgen.data.notation import Notation
+from skdpgen.data.table_reading import read_table
 from skdpgen.exceptions import InvalidInputError, SchemaError
 from skdpgen.tabular import Categorical, Datetime, Numeric
 
@@ -18,6 +18,7 @@ RNG = np.random.default_rng(0)
 DAYS = pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 700, 1500), unit="D")
 PAY = RNG.gamma(4, 900, 1500).round(2)
 GERMAN = ["--separator", ";", "--decimal", ",", "--thousands", ".", "--dates", "%d.%m.%Y"]
+GERMAN_NOTATION = Notation(",", ".", ["%d.%m.%Y"], separator=";")
 
 
 def german(number):
@@ -44,7 +45,7 @@ def table(tmp_path, monkeypatch):
 
 
 def test_a_german_table_is_read_for_what_it_is(table):
-    frame = read_table("german.csv", separator=";", decimal=",", thousands=".", date_formats=["%d.%m.%Y"])
+    frame = read_table("german.csv", GERMAN_NOTATION)
     pay = frame["pay"].dropna()
     assert pay.to_numpy() == pytest.approx(PAY[np.arange(1500) % 7 > 0])
     assert (
@@ -88,7 +89,7 @@ def test_synthetic_rows_are_written_as_the_real_ones_are(table, capsys):
         main(["sample", "m.safetensors", "--rows", "9", "--separator", ";", "--decimal", ",", "--output", "more.csv"])
         == 0
     )
-    more = read_table("more.csv", separator=";", decimal=",", thousands=".", date_formats=["%d.%m.%Y"])
+    more = read_table("more.csv", GERMAN_NOTATION)
     assert more["pay"].dtype == "Float64"
     assert more["born"].dtype == "datetime64[us]"
 
@@ -123,7 +124,7 @@ def test_a_declared_date_is_read_in_its_format(table, capsys):
 )
 def test_numbers(tmp_path, texts, notation, values):
     pd.DataFrame({"x": texts, "town": "a"}).to_csv(tmp_path / "a.csv", index=False)
-    column = read_table(tmp_path / "a.csv", **notation)["x"]
+    column = read_table(tmp_path / "a.csv", Notation(**notation))["x"]
     assert column.tolist() == values
     assert pd.api.types.is_integer_dtype(column.dtype) == all(isinstance(value, int) for value in values)
 
@@ -135,15 +136,15 @@ def test_numbers(tmp_path, texts, notation, values):
 )
 def test_what_is_no_number_in_this_notation_stays_text(tmp_path, texts):
     pd.DataFrame({"x": texts, "town": "a"}).to_csv(tmp_path / "a.csv", index=False)
-    column = read_table(tmp_path / "a.csv", decimal=",", thousands=".")["x"]
+    column = read_table(tmp_path / "a.csv", Notation(",", "."))["x"]
     assert column.tolist() == texts
 
 
 def test_one_text_among_formatted_numbers_is_hinted_at(tmp_path):
     pd.DataFrame({"x": ["1.234,5"] * 9 + ["k.A."], "town": "a"}).to_csv(tmp_path / "a.csv", index=False)
     with pytest.warns(UserWarning, match="all values but one text, or a few, are numbers: 'x'"):
-        read_table(tmp_path / "a.csv", decimal=",", thousands=".")
-    frame = read_table(tmp_path / "a.csv", decimal=",", thousands=".", missing_values=["k.A."])
+        read_table(tmp_path / "a.csv", Notation(",", "."))
+    frame = read_table(tmp_path / "a.csv", Notation(",", ".", missing_marks=["k.A."]))
     assert frame["x"].dropna().tolist() == [1234.5] * 9
 
 
@@ -159,7 +160,7 @@ def test_one_text_among_formatted_numbers_is_hinted_at(tmp_path):
 )
 def test_formats_of_dates(tmp_path, form, text, resolution):
     pd.DataFrame({"x": [text] * 5, "town": "a"}).to_csv(tmp_path / "a.csv", index=False)
-    frame = read_table(tmp_path / "a.csv", date_formats=["%H:%M %Y", form])
+    frame = read_table(tmp_path / "a.csv", Notation(dates=["%H:%M %Y", form]))
     assert frame["x"].dt.strftime(form).tolist() == [text] * 5
     assert frame.attrs["resolutions"] == {"x": resolution}
     assert frame.attrs["date_formats"] == {"x": form}
@@ -257,7 +258,7 @@ def test_two_marks_of_missing_values_are_named_and_the_options_of_signs_and_time
     marks = np.resize(["1.5", "2.25", "N/A", "-"], 1500)
     _dates(bmi=marks, paid=[f"${pay:,.2f}" for pay in PAY], at=np.resize(["08:30", "12:05"], 1500))
     with pytest.warns(UserWarning, match="read as text") as said:
-        read_table("dates.csv", date_formats=["%m/%d/%Y %H:%M", "%d.%m.%Y"])
+        read_table("dates.csv", Notation(dates=["%m/%d/%Y %H:%M", "%d.%m.%Y"]))
     texts = " ".join(str(warning.message) for warning in said)
     assert "all values but one text, or a few, are numbers: 'bmi'" in texts
     assert "almost nothing can be learned: 'paid', 'at'" in texts

@@ -14,7 +14,7 @@ import pytest
 from skdpgen import Schema
 from skdpgen.__main__ import main
 from skdpgen.commands import _questions
-from skdpgen.data.table_files import read_table
+from skdpgen.data.table_reading import read_table
 from skdpgen.tabular import Categorical, Datetime, Identifier, Numeric
 
 N = 60

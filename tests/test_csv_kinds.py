@@ -13,8 +13,9 @@ from _command_line import refused
 
 from skdpgen import PrivacyAccountant, Schema
 from skdpgen.__main__ import main
-from skdpgen.data.csv_values import Notation, as_kind
-from skdpgen.data.table_files import KINDS_FROM_VALUES, read_table
+from skdpgen.data.csv_values import as_kind
+from skdpgen.data.notation import Notation
+from skdpgen.data.table_reading import KINDS_FROM_VALUES, read_table
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 from skdpgen.tabular._frames import level_codes
@@ -247,7 +248,7 @@ def test_a_text_that_is_no_category_leaves_the_other_rows_as_they_were(texts, ca
     codes = []
     for more in ([], ["none"]):
         Path("rows.csv").write_text("\n".join(["a;b", *(f"{text};1" for text in [*texts, *more])]) + "\n")
-        read = read_table("rows.csv", separator=";", schema=Schema([column]), **notation)
+        read = read_table("rows.csv", Notation(separator=";", **notation), schema=Schema([column]))
         codes.append(level_codes(read["a"], column).tolist())
     assert codes[1] == [*codes[0], len(categories)]
     assert len(categories) not in codes[0]
@@ -285,7 +286,7 @@ def test_a_number_that_stands_for_a_missing_value_does_so_whatever_the_other_row
     for rows in (texts, [*texts, more]):
         Path("rows.csv").write_text("\n".join(["a;b", *(f"{text};1" for text in rows)]) + "\n")
         frame = read_table(
-            "rows.csv", separator=";", missing_values=["-999"], schema=Schema([Numeric("a", missing=True)])
+            "rows.csv", Notation(separator=";", missing_marks=["-999"]), schema=Schema([Numeric("a", missing=True)])
         )
         read.append(frame["a"].to_numpy(dtype=float, na_value=np.nan)[: len(texts)])
     np.testing.assert_array_equal(*read)

@@ -39,7 +39,7 @@ from skdpgen.generators import refined_images
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em
 from skdpgen.nn import DPNet, _wavelets
-from skdpgen.synthesizers import _array_model, _frame_model, _p3gm
+from skdpgen.synthesizers import _array_model, _frame_model, _p3gm_decoder
 from skdpgen.tabular import _learning as learning
 
 LEARNING = ["mixture by class", "arrays", "frame"]
@@ -188,7 +188,7 @@ MUTANTS = [
     (
         "training twice",
         _ledger("frame, net"),
-        (_p3gm.train_decoder, ("$net.partial_fit", "$net.partial_fit($1).initialize().partial_fit")),
+        (_p3gm_decoder.train_decoder, ("$net.partial_fit", "$net.partial_fit($1).initialize().partial_fit")),
     ),
     # less noise than charged
     (
@@ -358,7 +358,7 @@ MUTANTS = [
     (
         "noise multiplier of DP-SGD below the charge",
         _ledger("arrays, net"),
-        (_p3gm.decoder_plan, ("$fit.noise['decoder']", "0.9 * $fit.noise['decoder']")),
+        (_p3gm_decoder.decoder_plan, ("$fit.noise['decoder']", "0.9 * $fit.noise['decoder']")),
     ),
     (
         "sampling rate above the charge",
@@ -488,7 +488,7 @@ MUTANTS = [
         "denominator from the exact row count",
         _ledger("arrays, net"),
         (
-            _p3gm._train_in_place,
+            _p3gm_decoder._train_in_place,
             ("$model.row_count", "len($1.X)"),
         ),
     ),
@@ -537,7 +537,7 @@ MUTANTS = [
         "training rows kept in the net of arrays",
         _kept("arrays, net"),
         (
-            _p3gm.train_decoder,
+            _p3gm_decoder.train_decoder,
             after("$net.partial_fit($1, $rest)", "$net.module_.decoder.seen = __import__('torch').from_numpy($1)[:5]"),
         ),
     ),
@@ -545,7 +545,7 @@ MUTANTS = [
         "training rows kept as a buffer of the net of a frame",
         _kept("frame, net"),
         (
-            _p3gm.train_decoder,
+            _p3gm_decoder.train_decoder,
             after(
                 "$net.partial_fit($1, $rest)",
                 "$net.module_.register_buffer('seen', __import__('torch').from_numpy($1))",

@@ -33,6 +33,7 @@ from skdpgen.synthesizers import (
     _dpgm,
     _frame_model,
     _p3gm,
+    _p3gm_decoder,
     _vae_model,
 )
 from skdpgen.tabular import _learning as learning
@@ -80,7 +81,7 @@ def likelihood_by_a_look_at_the_rows(patch):
     def train(function, rows, *args, likelihood, **kwargs):
         return function(rows, *args, likelihood="bernoulli" if rows.min() >= 0 else "gaussian", **kwargs)
 
-    _wrap(patch, _p3gm, "train_decoder", train)
+    _wrap(patch, _p3gm_decoder, "train_decoder", train)
 
 
 def likelihood_of_subsets_by_a_look_at_the_rows(patch):
@@ -148,7 +149,12 @@ def grey_pixels_over_the_exact_range(patch):
 # ---- other kinds ---------------------------------------------------------------------------------------------------
 def denominator_of_the_exact_row_count(patch):
     rows = _array_rows(patch)
-    _wrap(patch, _p3gm, "decoder_plan", lambda f, training, fit, row_count: f(training, fit, float(len(rows[0].X))))
+    _wrap(
+        patch,
+        _p3gm_decoder,
+        "decoder_plan",
+        lambda f, training, fit, row_count: f(training, fit, float(len(rows[0].X))),
+    )
 
 
 def missing_values_only_where_there_are_some(patch):
@@ -302,7 +308,7 @@ def warm_start_on_the_rows(patch):
     def train(function, rows, *args, warm_rows, **kwargs):
         return function(rows, *args, warm_rows=rows, **kwargs)
 
-    _wrap(patch, _p3gm, "train_decoder", train)
+    _wrap(patch, _p3gm_decoder, "train_decoder", train)
 
 
 def samples_seeded_by_the_rows(patch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import math
+import shlex
 
 from .._types import DELTAS, EPSILONS, MISSING_UNITS, NEIGHBORING, WEIGHTINGS, in_words
 from ..utils.printing import printable
@@ -27,6 +28,7 @@ __all__ = [
     "make_model",
     "names_of",
     "objects_of",
+    "options",
     "print_ledger",
     "print_written",
     "read_settings",
@@ -107,26 +109,36 @@ def names_of(texts, known, option):
 
 
 def reading(arguments):
-    """Options of `skdpgen.data.table_files.read_table` that `add_reading` took."""
-    return {
-        "missing_values": arguments.missing,
-        "separator": arguments.separator,
-        "decimal": arguments.decimal,
-        "thousands": arguments.thousands,
-        "date_formats": arguments.dates,
-        "signs": arguments.sign,
-        "numeric_names": arguments.header,
-        "encoding": arguments.encoding,
-        "skip_lines": arguments.skip_lines,
-    }
+    """The notation of files that `add_reading` took."""
+    from ..data.notation import Notation
+
+    return Notation(
+        decimal=arguments.decimal,
+        thousands=arguments.thousands,
+        dates=arguments.dates,
+        signs=arguments.sign,
+        missing_marks=arguments.missing,
+        separator=arguments.separator,
+        encoding=arguments.encoding,
+        skip_lines=arguments.skip_lines,
+        numeric_names=arguments.header,
+    )
 
 
-def columns_of(path, arguments):
-    """Return the names of the columns of a file that `add_reading` describes."""
-    from ..data.table_files import check_input, column_names
+def columns_of(path, notation):
+    """Return the names of the columns of a file."""
+    from ..data.table_reading import check_input, column_names
 
-    check_input(path, **reading(arguments))
-    return column_names(path, arguments.separator, arguments.encoding, arguments.skip_lines)
+    check_input(path, notation)
+    return column_names(path, notation)
+
+
+def options(**values):
+    """Options of a command as text: None is no option, and a list one for each of its values."""
+    given = [(name, one) for name, value in values.items() for one in (value if isinstance(value, list) else [value])]
+    return "".join(
+        f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in given if value is not None
+    )
 
 
 def add_budget(parser, epsilon=1.0, default="1", ledger=False):

@@ -317,7 +317,7 @@ class _Question:
 
     def _of_file(self):
         from .. import Schema
-        from ..data.table_files import declare_public
+        from ._public_values import declare_public
 
         if self.different < (1 if self._categorical else 2):
             raise ValueError("the file has too few values for that: type them, or Enter")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.table_files import date_formats_of, example_of, is_parquet, write_table
+from ..data.sources import is_parquet
+from ..data.table_writing import date_formats_of, example_of, write_table
 from ..exceptions import InvalidInputError
 from ..generators.units import with_ids
 from ..utils.atomic import Draft

@@ -61,7 +61,7 @@ def add(command):
 
 def run(arguments):
     from ..accounting import BudgetPlan
-    from ..data.table_files import check_apart, check_output
+    from ..data.table_writing import check_apart, check_output
 
     if arguments.plot:
         check_output(arguments.plot)
@@ -135,7 +135,7 @@ def _data(arguments):
     import numpy as np
 
     from .. import Schema
-    from ..data.table_files import read_table
+    from ..data.table_reading import read_table
     from ..model_selection import rows_like
 
     given = [name for name in ("input", "schema", "columns") if getattr(arguments, name) is not None]
@@ -146,7 +146,7 @@ def _data(arguments):
         return (X,) if arguments.unit is None else (X, None, np.arange(60))
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     if arguments.input is not None:
-        return (read_table(arguments.input, **reading(arguments), schema=schema),)
+        return (read_table(arguments.input, reading(arguments), schema=schema),)
     if schema is None:
         raise ValueError("give INPUT, --schema or --columns: a plan depends on the columns")
     rows = rows_like(schema)

@@ -16,7 +16,7 @@ def add(command):
 
 
 def run(arguments):
-    from ..data.table_files import check_apart, check_output
+    from ..data.table_writing import check_apart, check_output
     from ..report import card_page, card_text
     from ..utils.atomic import write_atomically
 

@@ -64,7 +64,7 @@ def run(arguments):
 def _run(name, budget, folder, data_dir):
     import numpy as np
 
-    from ..data.table_files import write_table
+    from ..data.table_writing import write_table
 
     rng = np.random.default_rng(budget["random_state"])
     run = _Images(rng) if name == "digits" else _Table(rng, name, data_dir)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
-from ._arguments import add_dropping, add_quiet, add_reading, load_card, names_of, reading
+from ._arguments import add_dropping, add_quiet, add_reading, columns_of, load_card, names_of, reading
 
 __all__ = ["add", "run"]
 
@@ -59,7 +60,7 @@ def add(command):
 
 def run(arguments):
     from .. import Schema, load
-    from ..data.table_files import check_apart, check_output
+    from ..data.table_writing import check_apart, check_output
     from ..report import build_report, read_results
 
     check_output(arguments.output)
@@ -103,36 +104,27 @@ def run(arguments):
 
 def _tables(arguments, paths, schema):
     """Tables of the files; one of them may lack columns that are left out."""
-    from ..data.table_files import read_table
+    from ..data.table_reading import read_table
 
-    how = [_how(arguments, path, synthetic=path is paths[1]) for path in paths]
-    columns = [_columns(path, options) for path, options in zip(paths, how)]
+    notations = [reading(arguments)] * len(paths)
+    notations[1] = _of_synthetic(paths[1], notations[0])
+    columns = [columns_of(path, notation) for path, notation in zip(paths, notations)]
     left_out = names_of(arguments.drop, list(dict.fromkeys([*columns[0], *columns[1]])), "--drop")
     _check_columns(paths, columns, left_out, schema)
     tables = []
-    for path, names, options in zip(paths, columns, how):
+    for path, names, notation in zip(paths, columns, notations):
         dropped = [name for name in left_out if name in names]
-        tables.append(read_table(path, **options, schema=schema, left_out=dropped))
+        tables.append(read_table(path, notation, schema=schema, left_out=dropped))
     return tables
 
 
-def _how(arguments, path, synthetic):
-    """Options of the reader: synthetic rows are written in UTF-8, with nothing above the names of their columns."""
-    from ..data.table_files import is_utf8
+def _of_synthetic(path, notation):
+    """The notation of synthetic rows: they are written in UTF-8, with nothing above the names of their columns."""
+    from ..data.csv_layout import is_utf8
 
-    options = reading(arguments)
-    if synthetic:
-        options["skip_lines"] = 0
-        if options["encoding"] is not None and Path(path).is_file() and is_utf8(path):
-            options["encoding"] = None
-    return options
-
-
-def _columns(path, options):
-    from ..data.table_files import check_input, column_names
-
-    check_input(path, **options)
-    return column_names(path, *(options[name] for name in ("separator", "encoding", "skip_lines")))
+    path, notation = Path(path), replace(notation, skip_lines=0)
+    other = notation.encoding is not None and path.is_file() and is_utf8(path)
+    return replace(notation, encoding=None) if other else notation
 
 
 def _check_columns(paths, columns, left_out, schema):

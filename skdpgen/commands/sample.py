@@ -26,14 +26,16 @@ def add(command):
 
 
 def run(arguments):
-    from ..data.table_files import check_apart, check_output, check_writing
+    from ..data.notation import Notation
+    from ..data.table_writing import check_apart, check_output, check_writing
     from ._results import write_rows
 
     check_synthetic_units(arguments)
     for path in filter(None, (arguments.output, arguments.units_output)):
         check_output(path, table=True)
-    written = {name: getattr(arguments, name) for name in ("separator", "decimal", "escape_formulas")}
-    written["missing_mark"] = arguments.missing
+    marks = [arguments.missing] if arguments.missing else []
+    notation = Notation(arguments.decimal, separator=arguments.separator, missing_marks=marks)
+    written = {"notation": notation, "escape_formulas": arguments.escape_formulas}
     check_writing(arguments.output, **written)
     check_apart(arguments.model, arguments.output, arguments.units_output)
     synthesizer = _loaded(arguments.model)

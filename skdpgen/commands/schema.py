@@ -7,7 +7,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from ._arguments import add_dropping, add_reading, columns_of, names_of, reading
+from ._arguments import add_dropping, add_reading, columns_of, names_of, options, reading
 
 __all__ = ["add", "run"]
 
@@ -57,7 +57,9 @@ def add(command):
 
 
 def run(arguments):
-    from ..data.table_files import check_apart, check_output, declare_public, read_table
+    from ..data.table_reading import read_table
+    from ..data.table_writing import check_apart, check_output
+    from ._public_values import declare_public
     from ._questions import Terminal, ask_about, on_terminal
 
     terminal = None if arguments.no_questions or not on_terminal() else Terminal()
@@ -67,10 +69,10 @@ def run(arguments):
     if output:
         check_output(output)
         check_apart(arguments.input, output)
-    options, left_out = reading(arguments), []
+    notation, left_out = reading(arguments), []
     if arguments.drop:
-        left_out = names_of(arguments.drop, columns_of(arguments.input, arguments), "--drop")
-    frame = read_table(arguments.input, **options, left_out=left_out)
+        left_out = names_of(arguments.drop, columns_of(arguments.input, notation), "--drop")
+    frame = read_table(arguments.input, notation, left_out=left_out)
     schema, target = _settled(arguments, frame), arguments.target
     public = list(schema) if "*" in arguments.public else arguments.public
     if terminal is not None:
@@ -99,7 +101,7 @@ def run(arguments):
 
 def _new_file(path, terminal, source):
     """Name of the file to write, which the person at the terminal may choose where it exists."""
-    from ..data.table_files import check_apart, check_output
+    from ..data.table_writing import check_apart, check_output
 
     while Path(path).exists():
         terminal.say(f"{path} exists: Enter replaces it; or type another name")
@@ -136,33 +138,32 @@ def _notation(arguments, *, dates=False):
 
     The schema has the formats of dates.
     """
-    file = {"missing": arguments.missing, "separator": arguments.separator, "thousands": arguments.thousands}
-    file |= {"decimal": None if arguments.decimal == "." else arguments.decimal, "sign": arguments.sign}
-    file |= {"dates": arguments.dates if dates else None, "encoding": arguments.encoding}
-    file |= {"skip-lines": arguments.skip_lines or None}
-    given = [(name, one) for name, value in file.items() for one in (value if isinstance(value, list) else [value])]
-    text = "".join(f" --{name} {shlex.quote(str(value))}" for name, value in given if value is not None)
+    text = options(
+        missing=arguments.missing,
+        separator=arguments.separator,
+        thousands=arguments.thousands,
+        decimal=None if arguments.decimal == "." else arguments.decimal,
+        sign=arguments.sign,
+        dates=arguments.dates if dates else None,
+        encoding=arguments.encoding,
+        skip_lines=arguments.skip_lines or None,
+    )
     return text + (" --header" if arguments.header else "")
 
 
 def _say_what_comes_next(arguments, schema, answers, left_out):
     """Print the two commands that follow, with the options of this one that they need too."""
-    shared = _options(schema=schema, target=answers.target) + _notation(arguments)
+    shared = options(schema=schema, target=answers.target) + _notation(arguments)
     unit = [] if answers.unit is None else [answers.unit]  # synthetic rows have none
-    of_fit, of_report = (_options(drop=",".join(map(str, names)) or None) for names in (left_out, [*left_out, *unit]))
+    of_fit, of_report = (options(drop=",".join(map(str, names)) or None) for names in (left_out, [*left_out, *unit]))
     source = shlex.quote(arguments.input)
     print(
         f"skdpgen: next, a fit, which is charged, and a page for your eyes alone:\n"
-        f"  skdpgen synthesize {source}{shared}{_options(unit=answers.unit)}{of_fit} --epsilon 1 "
+        f"  skdpgen synthesize {source}{shared}{options(unit=answers.unit)}{of_fit} --epsilon 1 "
         "--output synthetic.csv --card card.json\n"
         f"  skdpgen report {source} synthetic.csv{shared}{of_report} --card card.json",
         file=sys.stderr,
     )
-
-
-def _options(**values):
-    """Options of a command as text; None is no option."""
-    return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in values.items() if value is not None)
 
 
 def _settled(arguments, frame):

@@ -24,6 +24,7 @@ from ._arguments import (
     columns_of,
     names_of,
     objects_of,
+    options,
     print_ledger,
     print_written,
     read_settings,
@@ -143,7 +144,7 @@ def _add_results(command):
 def _check_kinds(rows, schema, declared_public):
     """Ask whether kinds inferred from the values are public: one row can change them, and they are released."""
     from .. import Schema
-    from ..data.table_files import KINDS_FROM_VALUES
+    from ..data.table_reading import KINDS_FROM_VALUES
     from ..tabular import Numeric
 
     names = getattr(rows, "attrs", {}).get(KINDS_FROM_VALUES, [])
@@ -180,13 +181,13 @@ def _check_kinds(rows, schema, declared_public):
     )
 
 
-def _columns_left_out(arguments, schema):
+def _columns_left_out(arguments, schema, notation):
     """Return the columns that are not read, and the schema of the others."""
     if arguments.only_schema_columns and schema is None:
         raise ValueError("--only-schema-columns needs --schema")
     if schema is None and not arguments.drop and arguments.unit is None:
         return [], None
-    names = columns_of(arguments.input, arguments)
+    names = columns_of(arguments.input, notation)
     left_out = names_of(arguments.drop, names, "--drop")
     if arguments.unit is not None:
         if arguments.unit not in names:
@@ -205,9 +206,9 @@ def _columns_left_out(arguments, schema):
     return left_out, schema
 
 
-def _name_undeclared(arguments, schema, left_out):
+def _name_undeclared(arguments, schema, left_out, notation):
     """Say which columns a schema does not list, so that deleting one from its file is no way to drop it."""
-    names = columns_of(arguments.input, arguments)
+    names = columns_of(arguments.input, notation)
     known = (*left_out, arguments.target, arguments.unit)
     undeclared = [name for name in names if name not in schema and name not in known]
     if undeclared and set(schema) <= set(names):  # else the fit refuses the schema
@@ -255,7 +256,8 @@ def run(arguments):
     import skdpgen
 
     from .. import Schema
-    from ..data.table_files import check_input, check_writing
+    from ..data.table_reading import check_input
+    from ..data.table_writing import check_writing
     from ._results import Results
 
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
@@ -264,16 +266,16 @@ def run(arguments):
     _check_ledger(arguments)
     model = getattr(skdpgen, _MODELS[arguments.model])
     settings = _settings(arguments, model)
-    options = reading(arguments)
-    check_input(arguments.input, **options)
+    notation = reading(arguments)
+    check_input(arguments.input, notation)
     check_writing(arguments.output, escape_formulas=arguments.escape_formulas)
     with Results(arguments.output, arguments.card, arguments.save_model, arguments.units_output) as results:
-        _run(arguments, model, settings, schema, options, results)
+        _run(arguments, model, settings, schema, notation, results)
 
 
 def _check_results(arguments):
     """Refuse rows that cannot be drawn, and files that cannot be written or are named twice."""
-    from ..data.table_files import check_apart, check_output
+    from ..data.table_writing import check_apart, check_output
 
     if arguments.rows is not None and not 1 <= arguments.rows < 10**9:
         raise ValueError(f"--rows must be positive, and below 1,000,000,000; got {arguments.rows}")
@@ -327,14 +329,14 @@ def _unit_columns(arguments):
         )
     if not named and arguments.units_output is not None:
         raise ValueError("--units-output needs --unit-columns: a unit would have nothing but a number")
-    known = columns_of(arguments.input, arguments) if named or shared else []
+    known = columns_of(arguments.input, reading(arguments)) if named or shared else []
     columns = {"columns": names_of(named, known, "--unit-columns")} if named or asked else {}
     return columns | ({"shared": names_of(shared, known, "--unit-shared")} if shared else {})
 
 
-def _run(arguments, model, settings, schema, options, results):
-    left_out, schema = _columns_left_out(arguments, schema)
-    rows = _read_rows(arguments, schema, left_out, options)
+def _run(arguments, model, settings, schema, notation, results):
+    left_out, schema = _columns_left_out(arguments, schema, notation)
+    rows = _read_rows(arguments, schema, left_out, notation)
     synthesizer = model(
         arguments.epsilon,
         arguments.delta,
@@ -350,9 +352,7 @@ def _run(arguments, model, settings, schema, options, results):
     warned = _fit(synthesizer, rows, arguments)
     print(synthesizer.summary_, file=sys.stderr)
     # as the real rows are written, so that whatever reads one file reads the other
-    written = {name: options[name] for name in ("separator", "decimal")}
-    written["missing_mark"] = next(iter(arguments.missing), "")
-    written["date_formats"] = getattr(rows, "attrs", {}).get("date_formats")
+    written = {"notation": notation, "date_formats": getattr(rows, "attrs", {}).get("date_formats")}
     written["asked"] = {"units": arguments.units}
     n_rows = results.write(synthesizer, arguments.rows, **written, escape_formulas=arguments.escape_formulas)
     print_ledger(synthesizer.accountant_)
@@ -369,28 +369,30 @@ def _run(arguments, model, settings, schema, options, results):
 
 def _say_how_to_sample(arguments):
     """The command that draws more rows in the same notation, which the released model does not have."""
-    notation = {"separator": arguments.separator, "missing": next(iter(arguments.missing), None)}
-    notation |= {"decimal": None if arguments.decimal == "." else arguments.decimal}
-    given = "".join(f" --{name} {shlex.quote(value)}" for name, value in notation.items() if value is not None)
+    given = options(
+        separator=arguments.separator,
+        missing=next(iter(arguments.missing), None),
+        decimal=None if arguments.decimal == "." else arguments.decimal,
+    )
     if arguments.save_model and given:
         model = shlex.quote(str(arguments.save_model))
         print(f"skdpgen: more rows in this notation: skdpgen sample {model}{given} --output MORE.csv", file=sys.stderr)
 
 
-def _read_rows(arguments, schema, left_out, options):
+def _read_rows(arguments, schema, left_out, notation):
     """Rows of the file, or what gives them a part at a time; their kinds and their fit to the schema are checked."""
-    from ..data.sources import parquet_chunks
-    from ..data.table_files import is_parquet, read_table
+    from ..data.sources import is_parquet, parquet_chunks
+    from ..data.table_reading import read_table
 
     rows = Path(arguments.input)
     # the kinds of the columns of a CSV file are inferred from all its values; a Parquet file declares them
     if arguments.model != "moment" or not is_parquet(rows):
-        rows = read_table(rows, **options, schema=_with_unit(schema, arguments.unit), left_out=left_out)
+        rows = read_table(rows, notation, schema=_with_unit(schema, arguments.unit), left_out=left_out)
     elif left_out:
         rows = functools.partial(parquet_chunks, [rows], left_out)
     _check_kinds(rows, schema, arguments.kinds_from_values)
     if schema is not None:
-        _name_undeclared(arguments, schema, left_out)
+        _name_undeclared(arguments, schema, left_out, notation)
     return rows
 
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 import itertools
 import re
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from ..exceptions import InvalidInputError
 from ..tabular import Boolean, Datetime, Numeric
 from ..tabular._columns import output_dtype
-from ..tabular._formats import is_date_format, time_zone
+from ..tabular._formats import time_zone
 from ..utils.categories import family, number_text
+from .notation import USUAL_NOTATION
 
 __all__ = [
     "DATE",
     "ISO_FORMATS",
     "NUMBER",
-    "Notation",
     "are_codes",
     "as_kind",
     "resolution_of",
@@ -60,92 +58,10 @@ _LOOKS_LIKE = {
     _TIME: "times of the day, or durations (no option reads times without a day: write them as minutes first, such as "
     "90 for 1:30)",
 }
-# Patterns of the mark of thousands; a space may be a no-break space or a narrow one.
-_MARKS = {".": r"\.", ",": ",", "'": "['\u2019]", "space": "[ \u00a0\u202f]"}
 # Values that are compared with a pattern before all others: they rule out most columns.
 _FEW = 1000
 # Most different texts among numbers that are named as possible marks of missing values.
 _MOST_PLACEHOLDERS = 3
-
-
-@dataclass(frozen=True)
-class Notation:
-    """The notation of numbers and dates in a file.
-
-    Parameters
-    ----------
-    decimal : {".", ","}, default="."
-    thousands : {".", ",", "'", "space"}, default=None
-        Mark between groups of three digits. None: there are no groups.
-    dates : sequence of str, default=()
-        Formats of `datetime.strptime` with a year, in addition to ISO 8601. A column whose texts all have one of these
-        formats is a column of dates.
-    signs : sequence of str, default=()
-        Texts before or after numbers that are left out, such as "$", "%" or "EUR": 12% is 12.
-
-    Raises
-    ------
-    InvalidInputError
-        A mark or a format is not one of these, or both marks are the same.
-    """
-
-    decimal: str = "."
-    thousands: str | None = None
-    dates: tuple = ()
-    signs: tuple = ()
-
-    def __post_init__(self):
-        if self.decimal not in (".", ","):
-            raise InvalidInputError(f"the decimal mark must be . or ,; got {self.decimal!r}")
-        if self.thousands is not None and (self.thousands not in _MARKS or self.thousands == self.decimal):
-            raise InvalidInputError(
-                f"the mark of thousands must be . or , or ' or space, and not the decimal mark; got {self.thousands!r}"
-            )
-        object.__setattr__(self, "dates", tuple(self.dates))
-        object.__setattr__(self, "signs", tuple(self.signs))
-        for sign in self.signs:
-            if not sign.strip() or re.search(r"[\d.,'+-]", sign):
-                raise InvalidInputError(
-                    f"a sign must be text such as $, % or EUR, without digits and marks of numbers; got {sign!r}"
-                )
-        for form in self.dates:
-            if not is_date_format(form):
-                raise InvalidInputError(
-                    f"a format of dates must be one of strptime, with a year, such as %d.%m.%Y; got {form!r}"
-                )
-
-    @property
-    def plain(self):
-        """Whether numbers have a decimal point, and no sign or mark of thousands."""
-        return self.decimal == "." and self.thousands is None and not self.signs
-
-    @property
-    def number(self):
-        """Pattern of one number."""
-        point = re.escape(self.decimal)
-        whole = r"\d+" if self.thousands is None else rf"(?:\d{{1,3}}(?:{_MARKS[self.thousands]}\d{{3}})+|\d+)"
-        digits = rf"(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?"
-        if not self.signs:
-            return rf"[+-]?{digits}"
-        sign = self._sign
-        return rf"(?:(?:{sign}\s?)?[+-]?|[+-]{sign}\s?){digits}(?:\s?{sign})?"
-
-    @property
-    def _sign(self):
-        return rf"(?:{'|'.join(re.escape(sign.strip()) for sign in self.signs)})"
-
-    def to_plain(self, written):
-        """Rewrite a column of such numbers with a decimal point, and without signs and marks of thousands."""
-        if self.signs:
-            written = written.str.replace(self._sign, "", regex=True).str.strip()
-        if self.thousands is not None:
-            written = written.str.replace(_MARKS[self.thousands], "", regex=True)
-        return written.str.replace(self.decimal, ".", regex=False)
-
-    def numbers_of(self, texts):
-        """Return the numbers among texts, a list of float."""
-        written = pd.Series(list(texts), dtype="string").str.strip()
-        return [float(text) for text in self.to_plain(written[written.str.fullmatch(self.number)])]
 
 
 def resolution_of(form):
@@ -221,7 +137,7 @@ _FLAGS = dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True)
 _FLAGS |= dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), False)
 
 
-def as_kind(written, column, notation=Notation()):
+def as_kind(written, column, notation=USUAL_NOTATION):
     """Read the texts of a column as values of its declared kind.
 
     Returns the values, and the rows whose text is not a value of that kind: they are missing among the values.
@@ -330,7 +246,7 @@ def are_codes(written, all_rows=True):
 # ---- dates ---------------------------------------------------------------------------------------------------------
 
 
-def with_dates(frame, declared, notation=Notation()):
+def with_dates(frame, declared, notation=USUAL_NOTATION):
     """Convert text columns that contain only ISO dates; warn of other columns that look like numbers or dates.
 
     `declared` columns stay as they are. Returns the frame, a dict of the columns of dates and their resolutions, and a

@@ -21,6 +21,7 @@ __all__ = [
     "coarse_pixels",
     "conv_decoder",
     "conv_encoder",
+    "layers_of_mlp",
     "mlp",
 ]
 
@@ -46,6 +47,14 @@ def mlp(n_in, n_hidden, n_out, *, layer=nn.Linear):
     widths = [n_in, *([n_hidden] if isinstance(n_hidden, numbers.Integral) else n_hidden), n_out]
     first, *others = (layer(one, other) for one, other in itertools.pairwise(widths))
     return nn.Sequential(first, *(part for dense in others for part in (nn.ReLU(), dense)))
+
+
+def layers_of_mlp(network):
+    """Weights and biases of a network of `mlp`, as arrays; None for anything else."""
+    parts, kinds = list(network) if isinstance(network, nn.Sequential) else [], (nn.Linear, nn.ReLU)
+    if len(parts) % 2 == 0 or not all(isinstance(part, kinds[i % 2]) for i, part in enumerate(parts)):
+        return None
+    return [tuple(value.detach().cpu().numpy().copy() for value in (part.weight, part.bias)) for part in parts[::2]]
 
 
 # ---- images given as rows: three 4 x 4 convolutions of stride 2, GroupNorm, ReLU -------------------------------------

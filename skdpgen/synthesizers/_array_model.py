@@ -105,6 +105,14 @@ class ArrayModel(ReleasedModel):
         """Source of the noise of DP-SGD and whether it was private, where there was any."""
         return self.generator.noise if isinstance(self.generator, _NETWORKS) else None
 
+    def with_mixture(self, mixture):
+        """The model with a released mixture as its prior."""
+        old = self.generator
+        means, dither = old.space.decode(mixture.means), float(old.dither[0])
+        generator = LinearGenerator(old.space, mixture, means, old.low, old.high, old.variance_gain, dither)
+        rest = self.residual_variance, self.counted
+        return ArrayModel(self.codec, generator, self.row_count, mixture.weights, *rest)
+
     def draw(self, components, rng):
         """Scaled rows of given components."""
         return self.generator.sample(components, rng)

@@ -255,6 +255,16 @@ class ChargedFit:
             return noise
         return {phase.label: noise[phase.label] for phase in self.plan.phases if phase.sampling_rate is not None}
 
+    @property
+    def progress_text(self):
+        """What a progress bar says of the training."""
+        return f"epsilon {self.plan.epsilon:.3g}"
+
+    @property
+    def starts_training(self):
+        """Whether the training begins, rather than goes on from the checkpoint."""
+        return self.checkpoint is None or self.checkpoint.training is None
+
     def facts(self, release, state, restore):
         """Make the releases before the training; a fit that goes on has them from its checkpoint.
 

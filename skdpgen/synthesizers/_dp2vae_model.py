@@ -323,7 +323,7 @@ def fit_dp2vae_model(rows, settings, fit):
     if leading is not None:
         auxiliary = copy.deepcopy(decoder) if auxiliary is None else auxiliary
         decoder, auxiliary = released_decoders(leading, decoder, auxiliary)
-    if fit.checkpoint is not None and fit.checkpoint.training is not None:
+    if not fit.starts_training:
         auxiliary = _restore_networks(encoder, decoder, auxiliary, fit.checkpoint)
     else:
         synthetic = None if moments is None else _synthetic_rows(moments, leading, settings, fit)

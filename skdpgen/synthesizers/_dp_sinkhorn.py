@@ -314,6 +314,6 @@ def fit_sinkhorn_model(rows, settings, fit):
         average=settings.average,
         seed=settings.seed,
         progress=settings.progress,
-        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+        progress_text=fit.progress_text,
     )
     return GeneratorModel.of_coordinates(codec, generator, row_count, weights, coordinates, noise)

@@ -394,7 +394,7 @@ def fit_dpcgan_model(rows, settings, fit):
     )  # fmt: skip
     net = _make_net(
         settings, x.shape[1], codec.n_classes, plan=fit.cover(plan), callbacks=[("generator", adversary)],
-        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+        progress_text=fit.progress_text,
     )  # fmt: skip
     net.initialize()
     if codec.n_classes:

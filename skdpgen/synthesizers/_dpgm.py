@@ -437,7 +437,7 @@ def fit_dpgm_model(rows, settings, fit):
         make_likelihood(likelihood, widths),
         plan=fit.cover(train),
         scales=[train.expected_batch_size / size for size in train.part_batch_sizes],
-        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+        progress_text=fit.progress_text,
     )
     net.fit_file = fit.checkpoint
     net.initialize()

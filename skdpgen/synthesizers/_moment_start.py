@@ -13,8 +13,8 @@ from ._checkpoint import codec_of
 from ._frame_model import FrameModel, fit_frame_model
 
 __all__ = [
-    "draw_components", "draw_rows", "facts_state", "model_of", "release_moments", "restore_facts", "start_autoencoder",
-    "train_on_rows",
+    "draw_components", "draw_rows", "facts_state", "model_of", "release_moments", "restore_facts", "restore_moments",
+    "start_autoencoder", "train_on_rows",
 ]  # fmt: skip
 
 # Rows drawn from the released moments.
@@ -74,6 +74,17 @@ def restore_facts(rows, state):
     codec = codec_of(state["codec"]) if moments is None else moments.codec
     rows.follow(codec)
     return codec, state["counts"], moments
+
+
+def restore_moments(rows, state):
+    """The model of the moments, by the releases in a checkpoint, with what P3GM divides its steps by."""
+    state = dict(state)
+    counted = state.pop("counted", None)  # no model file has it
+    model = model_of(state)
+    if model.kind == "array" and counted is not None:
+        model.counted = counted
+    rows.follow(model.codec)
+    return model
 
 
 def draw_components(moments, stream, n_rows=None):

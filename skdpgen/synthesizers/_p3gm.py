@@ -1,11 +1,12 @@
 """P3GM: a phased private generative model (DP-PCA, a DP mixture in the latent space, a decoder).
 
-The first phase, the moments, is that of `_array_model` and `_frame_model`; the other two stand below the estimator.
+The first phase, the moments, is that of `_array_model` and `_frame_model`. The second, the mixture, stands below the
+estimator, and the third, a network, is `_p3gm_decoder`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,30 +14,17 @@ from .._parameters import ImageFeatures, LatentMixture
 from ..data.frames import FrameRows
 from ..data.validation import check_likelihood, validate_input
 from ..exceptions import InvalidInputError
-from ..generators.gaussians import MOST_SUBCLUSTERS, LatentSpace, LinearGenerator
-from ..generators.leading import MOST_SLOPES, LeadingDirections
-from ..generators.refined_table import RefinedTable, refinement_inputs
-from ..generators.shifted_images import ShiftedImages
-from ..mixture import GaussianMixtureParameters, dp_em, initial_mixture
+from ..mixture import dp_em, initial_mixture
 from ..utils.blocks import map_blocks
 from ..utils.progress import shows_bars
 from ..utils.validation import StrOptions
-from ._array_model import ArrayModel, fit_array_model
+from ._array_model import fit_array_model
 from ._base import TRAINING_CONSTRAINTS, LatentTransformerMixin
-from ._before_training import encode_rows, with_labels
-from ._budget import (
-    MomentSettings,
-    Network,
-    Training,
-    moment_split,
-    paper_settings,
-    resolve_sampling,
-    suits_features,
-)
+from ._budget import MomentSettings, moment_split, paper_settings, resolve_sampling
 from ._frame_model import fit_frame_model
 from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
-from ._moment_start import draw_rows, model_of, train_on_rows
-from ._released import NetGenerator
+from ._moment_start import restore_moments
+from ._p3gm_decoder import check_decoder, choose_decoder, decoder_settings, train_network
 
 __all__ = ["P3GMSynthesizer"]
 
@@ -48,26 +36,6 @@ _ACTS = dict.fromkeys(
     ),
     ("decoder", ("net",)),
 )  # fmt: skip
-# Synthetic rows that the network is initialised on, how many of them are in one of those steps, their rate and number.
-_WARM_ROWS, _WARM_BATCH, _WARM_RATE, _WARM_STEPS = 20_000, 256, 1e-3, 500
-# (sampling_rate, steps) of a whole network, and of one that refines the released decoder: few steps of large batches.
-_SAMPLING, _REFINING = (0.005, 1000), (0.1, 150)
-# Step size of a network that refines a table, or images, and the decay of the average of its parameters. Of images a
-# larger one improves the ELBO more, and samples get worse (Fashion-MNIST, epsilon 10: .857 at the start, .835 by .001).
-_REFINING_RATE, _IMAGES_RATE, _REFINING_DECAY = 5e-3, 2e-4, 0.95
-# Latents of a network that refines images: so many of the widest directions of each Gaussian, at most.
-_IMAGES_LATENTS = 20
-
-
-@dataclass(frozen=True, eq=False)
-class DecoderSettings:
-    """The third phase: a network trained by DP-SGD, which refines the released decoder or takes its place."""
-
-    training: Training
-    network: Network
-    likelihood: str
-    warm_start_steps: int
-    refines: bool = False
 
 
 class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
@@ -310,18 +278,15 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         _name_prior(parameters)
         split = moment_split(parameters["budget_split"])
         rows = self._read(X, y, groups, parameters)
-        given = parameters["decoder"]
-        parameters["decoder"], refines = _decoder(parameters, rows), _refines(parameters, rows)
-        features = None
-        if parameters["decoder"] == "features" or (refines and _images_with_features(rows)):
-            features = given if isinstance(given, ImageFeatures) else ImageFeatures()
-        model = _settings(parameters, self._seed(), refines, features)
-        if model.decoder is not None:
-            training = resolve_sampling(model.decoder.training, len(rows), self._relation(accountant), **parameters)
-            model = replace(model, decoder=replace(model.decoder, training=training))
-        model, plan = self._plan(rows, model, accountant, split=split)
-        if model.decoder is not None:
-            _check_decoder(model.decoder, rows, model, cells="cells" in plan.noise_multipliers)
+        refines, features = choose_decoder(parameters, rows)
+        decoder = decoder_settings(parameters, self._seed(), refines)
+        if decoder is not None:
+            training = resolve_sampling(decoder.training, len(rows), self._relation(accountant), **parameters)
+            decoder = replace(decoder, training=training)
+        how = (parameters["n_components"], shows_bars(parameters["progress"]), parameters["mixture"], decoder)
+        model, plan = self._plan(rows, MomentSettings(*how, features=features), accountant, split=split)
+        if decoder is not None:
+            check_decoder(decoder, rows, model, cells="cells" in plan.noise_multipliers)
         return (rows, model), plan
 
     def _read(self, X, y, groups, parameters):
@@ -345,20 +310,12 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         model = fit.facts(
             lambda: _release_moments(rows, settings, fit),
             lambda found: {**found.to_state(), "counted": float(found.counted)},
-            lambda state: _restore_moments(rows, state),
+            lambda state: restore_moments(rows, state),
         )
         if settings.features is not None:
             model.generator.progress = self.progress
-        if settings.decoder is None:
-            return model
-        if settings.decoder.refines and model.kind == "array":
-            model.generator = _refine_on_images(rows, model, settings.decoder, fit)
-        elif settings.decoder.refines:
-            model.latent_model = _refine_on_frame(rows, model, settings.decoder, fit)
-        elif model.kind == "frame":
-            model.net = _train_in_place(rows, model, settings.decoder, fit)
-        else:
-            model.generator = _train_in_place(rows, model, settings.decoder, fit)
+        if settings.decoder is not None:
+            train_network(rows, model, settings.decoder, fit)
         return model
 
 
@@ -367,101 +324,6 @@ def _name_prior(parameters):
     given = parameters["prior"]
     mixture = LatentMixture() if given == "mixture" else given if isinstance(given, LatentMixture) else None
     parameters.update(mixture=mixture, prior=given if mixture is None else "mixture")
-
-
-def _settings(parameters, seed, refines, features):
-    """The settings of a model, from resolved parameters of the synthesizer; `features` are None where it has none."""
-    decoder = None
-    if parameters["decoder"] == "net":
-        rate, steps = _REFINING if refines else _SAMPLING
-        warm = parameters["warm_start_steps"]
-        decoder = DecoderSettings(
-            Training(
-                rate if parameters["sampling_rate"] is None else parameters["sampling_rate"],
-                steps if parameters["steps"] is None else parameters["steps"],
-                parameters["gradient_bound"],
-            ),
-            Network.of(parameters, seed),
-            parameters["likelihood"],
-            _WARM_STEPS if warm is None else warm,
-            refines,
-        )
-    return MomentSettings(
-        parameters["n_components"],
-        shows_bars(parameters["progress"]),
-        parameters["mixture"],
-        decoder,
-        features=features,
-    )
-
-
-def _decoder(parameters, rows):
-    """The decoder that is meant, by public facts alone.
-
-    Raises
-    ------
-    InvalidInputError
-        "features" are asked for where rows are no images, or have no Gaussian of their own class.
-    """
-    given = parameters["decoder"]
-    wanted = "features" if isinstance(given, ImageFeatures) else given
-    possible = _may_have_features(parameters, rows)
-    if wanted == "features" and not possible:
-        raise InvalidInputError(
-            'decoder="features" needs image_shape=, no mixture, and with classes no prior="gaussian"'
-        )
-    if wanted == "auto":
-        return "features" if possible and suits_features(rows.image_shape) else "released"
-    return wanted
-
-
-def _may_have_features(parameters, rows):
-    """Whether rows are images, with a Gaussian of their own class; public."""
-    images, prior = not isinstance(rows, FrameRows) and rows.image_shape is not None, parameters["prior"]
-    return images and prior != "mixture" and (prior != "gaussian" or rows.labels is None)
-
-
-def _images_with_features(rows):
-    """Whether rows are images whose features are released by default; public."""
-    return not isinstance(rows, FrameRows) and suits_features(rows.image_shape)
-
-
-def _refines(parameters, rows):
-    """Whether a network refines the released decoder, rather than takes its place; public.
-
-    Raises
-    ------
-    ValueError
-        A module that refines tables or images is asked for where it cannot be, or with parameters of a network of
-        another kind.
-    """
-    if parameters["decoder"] != "net":
-        return False
-    from ..nn import ImageRefinementModule, TableRefinementModule
-
-    if isinstance(rows, FrameRows):
-        kind, possible = TableRefinementModule, parameters["prior"] != "mixture"
-    else:
-        kind = ImageRefinementModule
-        possible = _may_have_features(parameters, rows) and parameters["likelihood"] != "gaussian"
-    warm = parameters["warm_start_steps"] is not None
-    if parameters["net"] is None:
-        return possible and not warm
-    module = getattr(parameters["net"], "module", None)
-    module = module if isinstance(module, type) else type(module)
-    uses = {
-        TableRefinementModule: "DataFrames without a mixture prior",
-        ImageRefinementModule: 'images. It needs no mixture prior, another likelihood than "gaussian" and, with '
-        'classes, another prior than "gaussian"',
-    }
-    asked = next((known for known in uses if issubclass(module, known)), None)
-    if asked is None:
-        return False
-    if not possible or asked is not kind:
-        raise InvalidInputError(f"net=DPNet({asked.__name__}) is for {uses[asked]}")
-    if warm:
-        raise ValueError(f"warm_start_steps would do nothing with net=DPNet({asked.__name__}): leave it out")
-    return True
 
 
 # ---- the releases before the training -----------------------------------------------------------------------------
@@ -474,18 +336,7 @@ def _release_moments(rows, settings, fit):
         return model
     model = fit_array_model(rows, settings, fit)
     if settings.mixture is not None:
-        model = _with_mixture(model, _release_array_mixture(rows, model, settings.mixture, fit))
-    return model
-
-
-def _restore_moments(rows, state):
-    """What `_release_moments` returned, by the releases in a checkpoint."""
-    state = dict(state)
-    counted = state.pop("counted", None)  # no model has it, and steps are divided by it
-    model = model_of(state)
-    if model.kind == "array" and counted is not None:
-        model.counted = counted
-    rows.follow(model.codec)
+        model = model.with_mixture(_release_array_mixture(rows, model, settings.mixture, fit))
     return model
 
 
@@ -532,333 +383,3 @@ def _release_mixture(latent, covariance, mixture, fit, *, unit_sizes, **kind):
         unit_sizes=unit_sizes,
         **kind,
     )
-
-
-def _with_mixture(model, mixture):
-    """The model of arrays with a released mixture as its prior."""
-    old = model.generator
-    means, dither = old.space.decode(mixture.means), float(old.dither[0])
-    generator = LinearGenerator(old.space, mixture, means, old.low, old.high, old.variance_gain, dither)
-    rest = model.residual_variance, model.counted
-    return ArrayModel(model.codec, generator, model.row_count, mixture.weights, *rest)
-
-
-# ---- the third phase: a network trained by DP-SGD -------------------------------------------------------------------
-def _train_in_place(rows, model, decoder, fit):
-    """Train a network in the place of the released decoder; return what may be released of it."""
-    synthetic = with_labels(*draw_rows(model, fit.stream, _WARM_ROWS), model.codec)
-    x, _, likelihood, widths = encode_rows(rows, model.codec, decoder)
-    space, mixture = _latents(model)
-    return train_decoder(
-        x,
-        decoder_plan(decoder.training, fit, fit.step_size(model.row_count, model.counted)),
-        space,
-        mixture,
-        decoder=decoder,
-        likelihood=likelihood,
-        widths=widths,
-        n_labels=model.codec.n_classes,
-        warm_rows=synthetic,
-        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
-        checkpoint=fit.checkpoint,
-        units=rows.unit_codes,
-    )
-
-
-def _latents(model):
-    """The released latent space, and the distribution of the latents."""
-    if model.kind == "array":
-        return model.generator.space, model.generator.mixture
-    table, mixture = model.latent_model, model.mixture
-    if mixture is None:
-        weights = np.maximum(table.class_counts, 1e-9)
-        covariances = table.class_covariances + 1e-3 * np.eye(model.n_latent)
-        mixture = GaussianMixtureParameters(weights / weights.sum(), table.class_means, covariances, "full")
-    return LatentSpace(table.mean, table.components.T / table.scale), mixture
-
-
-def _refine_on_frame(rows, model, decoder, fit):
-    """Train the network that refines the released decoder; return what may be released of both."""
-    codec, table = model.codec, model.latent_model
-    features, logits = refinement_inputs(table)
-    plan = decoder_plan(decoder.training, fit, fit.step_size(model.row_count, model.counted))
-    net = _make_refinement(
-        decoder,
-        plan,
-        f"epsilon {fit.plan.epsilon:.3g}",
-        features=features,
-        logits=logits,
-        widths=codec.n_levels,
-        shares=model.class_ratio,
-        n_labels=codec.n_classes,
-    )
-    net.fit_file = fit.checkpoint
-    net.initialize()
-    net.partial_fit(rows.one_hot_with_labels(codec), groups=rows.unit_codes)
-    noise = (net.noise_description_, net.noise_private_)
-    return RefinedTable.of(table, _layers(net.module_.cpu().network), noise)
-
-
-def _refine_on_images(rows, model, decoder, fit):
-    """Train the network that shifts the means of the released Gaussians; return what may be released of all of them."""
-    # declared classes were checked before the charge; many learned classes may leave room for fewer latents
-    room = MOST_SLOPES // len(model.generator.component_means) // rows.X.shape[1]
-    leading = LeadingDirections.of(model.generator, max(1, min(_IMAGES_LATENTS, model.n_latent, room)))
-    low, high = model.codec.box
-    unit = np.empty(rows.X.shape, dtype=np.float32)
-    for part, scaled in map_blocks(model.codec.scale, rows.X):
-        unit[part] = (scaled - low) / np.maximum(high - low, 1e-300)
-    gaussians = leading.nearest(unit, rows.codes)  # the Gaussian of each row; negative for rows of no class
-    n_labels = leading.n_labels(model.codec.n_classes)
-    labels = gaussians[:, None] == np.arange(n_labels)
-    x = np.concatenate([unit, leading.encode(unit, gaussians), labels], axis=1, dtype=np.float32)
-    del unit
-    plan = decoder_plan(decoder.training, fit, fit.step_size(model.row_count, model.counted))
-    location, slopes, deviation = leading.columns()
-    net = _make_image_refinement(
-        decoder,
-        plan,
-        f"epsilon {fit.plan.epsilon:.3g}",
-        location=location,
-        slopes=slopes,
-        deviation=deviation,
-        n_labels=n_labels,
-    )
-    net.fit_file = fit.checkpoint
-    net.initialize()
-    net.partial_fit(x, groups=rows.unit_codes)
-    noise = (net.noise_description_, net.noise_private_)
-    return ShiftedImages(leading, _layers(net.module_.cpu().network), n_labels, noise)
-
-
-def _make_refinement(decoder, plan, progress_text, **released):
-    """The net of the settings that refines a released table, or the default one, given what was released."""
-    from ..nn import DPNet, ParameterAverage, TableAnchor, TableRefinementModule
-
-    def default():
-        callbacks = [("anchor", TableAnchor()), ("average", ParameterAverage(_REFINING_DECAY))]
-        return DPNet(TableRefinementModule, lr=_REFINING_RATE, callbacks=callbacks)
-
-    return decoder.network.make(default, plan, progress_text, **released)
-
-
-def _make_image_refinement(decoder, plan, progress_text, **released):
-    """The net of the settings that refines released images, or the default one, given what was released."""
-    from ..nn import DPNet, ImageRefinementModule, ParameterAverage
-
-    def default():
-        return DPNet(ImageRefinementModule, lr=_IMAGES_RATE, callbacks=[("average", ParameterAverage(_REFINING_DECAY))])
-
-    return decoder.network.make(default, plan, progress_text, **released)
-
-
-def _check_decoder(decoder, rows, model, *, cells):
-    """Refuse, before anything is charged, a network that cannot be trained privately, or at all.
-
-    Parameters
-    ----------
-    decoder : DecoderSettings
-    rows : ArrayRows or FrameRows
-        Only what is public of them.
-    model : MomentSettings
-    cells : bool
-        Whether the classes of images may have sub-clusters.
-    """
-    decoder.network.check()
-    n_features, n_latent, exact = rows.network_shape(model.n_components)
-    if not decoder.refines:
-        unknown = isinstance(rows, FrameRows) and not rows.levels_are_public
-        _check_network(decoder, n_features, n_latent, exact, unknown)
-    elif isinstance(rows, FrameRows):
-        points = {"features": np.zeros((1, 3, n_latent)), "logits": np.zeros((1, 3, n_features))}
-        rest = {"widths": (n_features,), "shares": np.ones(1), "n_labels": 0}
-        _check_refinement(_make_refinement(decoder, None, "", **points, **rest), n_features)
-    else:
-        n_gaussians, n_latent = _most_gaussians(rows, cells), min(_IMAGES_LATENTS, n_latent)
-        if n_gaussians * n_latent * n_features > MOST_SLOPES:
-            raise InvalidInputError(
-                f"the slopes of {n_latent} latents of {n_gaussians} Gaussians of {n_features} pixels are more than "
-                f'{MOST_SLOPES:,} numbers: lower n_components, or use decoder="features"'
-            )
-        columns = dict.fromkeys(("location", "deviation"), np.ones((1, n_features)))
-        columns["slopes"] = np.zeros((1, n_latent, n_features))
-        _check_refinement(_make_image_refinement(decoder, None, "", **columns, n_labels=0), n_features + n_latent)
-
-
-def _most_gaussians(rows, cells):
-    """Largest possible number of Gaussians of images; two classes are assumed where they are learned. Public."""
-    n_classes = len(rows.labels.classes or (0, 1)) if rows.conditional and rows.labels is not None else 1
-    return n_classes * (MOST_SUBCLUSTERS if cells else 1)
-
-
-def _check_refinement(net, n_features):
-    """Refuse a network that refines, given rows of `n_features` columns; see `_check_decoder`."""
-    from ..dpsgd import check_module, check_optimizer
-
-    check_optimizer(net.optimizer)
-    net.initialize()
-    check_module(net.module_)
-    if _layers(net.module_.network) is None:
-        name = type(net.module_).__name__
-        raise InvalidInputError(f"the module {name} has linear layers with ReLU between them alone: set n_hidden")
-    net.check(np.zeros((4, n_features), dtype=np.float32))
-
-
-def decoder_plan(training, fit, row_count):
-    """The DP-SGD plan of a charged fit; its denominator, of rows or of units that count 1, is public or released."""
-    from ..dpsgd._plan import plan_of_fit
-
-    expected = max(1.0, training.sampling_rate * row_count)
-    return fit.cover(plan_of_fit(training, fit.plan, fit.noise["decoder"], expected, l2_bound=training.gradient_bound))
-
-
-def train_decoder(
-    rows,
-    plan,
-    space,
-    mixture,
-    *,
-    decoder,
-    likelihood,
-    widths,
-    n_labels,
-    warm_rows,
-    progress_text,
-    checkpoint=None,
-    units=None,
-):
-    """Train P3GM's network on private rows under a plan that was charged; returns what may be released of it.
-
-    Parameters
-    ----------
-    rows : array of shape (n_samples, n_features [+ n_labels]), float32
-        Private; trailing one-hot columns say which component of the prior a row belongs to.
-    plan : DPSGDPlan
-    space : LatentSpace
-    mixture : GaussianMixtureParameters
-        The released prior.
-    decoder : DecoderSettings
-    likelihood : {"bernoulli", "gaussian", "table"}
-    widths : array of int or None
-        Number of levels of each block, for "table".
-    n_labels : int
-    warm_rows : array like `rows`
-        Synthetic rows from the released prior and decoder.
-    progress_text : str
-    checkpoint : FitCheckpoint or None
-    units : int array of shape (n_samples,), default=None
-        Unit of each row, for a plan of units.
-
-    Returns
-    -------
-    NetGenerator
-    """
-    import torch
-
-    net = _make_net(decoder, space, mixture, likelihood, widths, n_labels, plan=plan, progress_text=progress_text)
-    net.fit_file = checkpoint
-    net.initialize()
-    if decoder.warm_start_steps and (checkpoint is None or checkpoint.training is None):
-        _warm_start(net.module_, torch.from_numpy(warm_rows), decoder.warm_start_steps, decoder.network.seed)
-    net.partial_fit(rows, groups=units)
-    module = net.module_.cpu().eval()
-    generator = NetGenerator(space, mixture, _layers(module.decoder), likelihood, widths, module)
-    generator.noise = (net.noise_description_, net.noise_private_)
-    return generator
-
-
-def _make_net(decoder, space, mixture, likelihood, widths, n_labels, *, plan, progress_text):
-    """The net of the settings, or the default, given what was released."""
-    from ..nn import BernoulliLikelihood, DPNet, GaussianLikelihood, MixturePrior, P3GMModule, TableLikelihood
-
-    likelihoods = {"bernoulli": BernoulliLikelihood, "gaussian": GaussianLikelihood}
-    return decoder.network.make(
-        lambda: DPNet(P3GMModule),
-        plan,
-        progress_text,
-        basis=space.basis.copy(),  # eigenvectors may lie backwards in memory, which torch refuses
-        center=space.center.copy(),
-        prior=MixturePrior(mixture.weights, mixture.means, mixture.covariances),
-        likelihood=TableLikelihood(widths) if likelihood == "table" else likelihoods[likelihood](),
-        n_labels=n_labels,
-    )
-
-
-def _check_network(decoder, n_features, n_latent, exact, unknown):
-    """Refuse, before anything is charged, a network that cannot be trained privately, or at all.
-
-    Parameters
-    ----------
-    decoder : DecoderSettings
-    n_features, n_latent : int
-        Columns and latents of the network.
-    exact : bool
-        Whether they are those of the fit; if not, they are the least ones.
-    unknown : bool
-        Whether the number of columns follows from releases: a network of the user's own that has a fixed number of
-        them is refused.
-
-    Raises
-    ------
-    ValueError
-        For what is no DPNet, BatchNorm, LBFGS, a module of other shapes, a device that is not there.
-    """
-    from ..dpsgd import check_module, check_optimizer
-    from ..nn import P3GMModule
-    from ..nn._parameters import check_unknown_width, check_widths
-
-    def make(columns):
-        prior = GaussianMixtureParameters(np.ones(1), np.zeros((1, n_latent)), np.eye(n_latent)[None], "full")
-        space = LatentSpace(np.zeros(columns), np.eye(columns)[:, :n_latent])
-        likelihood = "gaussian" if decoder.likelihood == "auto" else decoder.likelihood
-        return _make_net(decoder, space, prior, likelihood, None, 0, plan=None, progress_text="")
-
-    def check(columns, net=None):
-        (make(columns) if net is None else net).check(np.zeros((4, columns), dtype=np.float32))
-
-    net = make(n_features)
-    check_optimizer(net.optimizer)
-    net.initialize()
-    check_module(net.module_)
-    decoder.network.check_saved(_layers(net.module_.decoder) is not None)
-    if unknown and decoder.network.has_own_layers(P3GMModule):
-        named = "module__decoder= or module__variance= of net="
-        check_unknown_width(check, n_features, named, "or give a module class that takes the number of columns")
-    elif not (unknown or exact):
-        variance, own = ("module__variance", net.module_.variance), ("module__decoder", net.module_.decoder)
-        check_widths(n_features, rows=[variance], outputs=[own])
-    elif exact:
-        try:
-            check(n_features, net)
-        except RuntimeError as error:  # shapes that do not fit one another
-            raise ValueError(
-                f"the network does not fit {n_latent} latents and {n_features} columns: {error}. Check "
-                "module__decoder= (latents to columns) and module__variance= (columns to latents) of net="
-            ) from None
-
-
-def _warm_start(module, rows, steps, seed):
-    """Ordinary training on synthetic rows; draws, dropout's too, follow the seed alone."""
-    import torch
-
-    shape, generator = getattr(module, "noise_shape", None), torch.Generator().manual_seed(seed)
-
-    def loss_of(batch, normals):
-        return module(batch, None if shape is None else normals(_WARM_BATCH, *shape)).mean()
-
-    train_on_rows(module, rows, steps, generator, loss_of, batch_size=_WARM_BATCH, rate=_WARM_RATE)
-
-
-def _layers(decoder):
-    """Weights of a stack of linear layers with ReLU between them, None for anything else."""
-    from torch import nn
-
-    if not isinstance(decoder, nn.Sequential):
-        return None
-    parts = list(decoder)
-    if (
-        not all(isinstance(part, nn.ReLU if i % 2 else nn.Linear) for i, part in enumerate(parts))
-        or len(parts) % 2 == 0
-    ):
-        return None
-    return [tuple(value.detach().cpu().numpy().copy() for value in (part.weight, part.bias)) for part in parts[::2]]

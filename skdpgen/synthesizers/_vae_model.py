@@ -564,11 +564,11 @@ def fit_vae_model(rows, settings, fit):
         codec.n_classes,
         make_likelihood(likelihood, widths),
         plan=fit.cover(train),
-        progress_text=f"epsilon {fit.plan.epsilon:.3g}",
+        progress_text=fit.progress_text,
     )
     net.fit_file = fit.checkpoint
     net.initialize()
-    if moments is not None and (fit.checkpoint is None or fit.checkpoint.training is None):
+    if moments is not None and fit.starts_training:
         synthetic = with_labels(*draw_rows(moments, fit.stream), codec)
         start_autoencoder(net.module_, synthetic, settings.start_steps, settings.network)
     net.partial_fit(x, groups=rows.unit_codes)

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from skdpgen.data import csv_values
-from skdpgen.data.csv_values import Notation, as_kind
-from skdpgen.data.table_files import read_table
+from skdpgen.data.csv_values import as_kind
+from skdpgen.data.notation import Notation
+from skdpgen.data.table_reading import read_table
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 
 # What makes readers stumble: each line is the distinct texts of a column.
@@ -48,9 +49,9 @@ NASTY = {
 }
 OPTIONS = [
     {},
-    {"missing_values": ("?", "nan", "1")},
+    {"missing_marks": ("?", "nan", "1")},
     {"decimal": ",", "thousands": "."},
-    {"thousands": "'", "date_formats": ("%d.%m.%Y",)},
+    {"thousands": "'", "dates": ("%d.%m.%Y",)},
     {"thousands": "space"},
 ]
 KINDS = {
@@ -105,7 +106,7 @@ def test_a_file_is_read_as_its_whole_columns_would_be(tmp_path, monkeypatch, opt
     columns = {f"{name}_{gaps}": _column(NASTY[name], gaps) for name in NASTY for gaps in (False, True)}
     path = tmp_path / "rows.csv"
     pd.DataFrame(columns).to_csv(path, index=False)
-    (frame, said), (whole, said_of_whole) = _both(lambda: read_table(path, **options), monkeypatch)
+    (frame, said), (whole, said_of_whole) = _both(lambda: read_table(path, Notation(**options)), monkeypatch)
     pd.testing.assert_frame_equal(frame, whole, check_exact=True)
     assert frame.attrs == whole.attrs
     assert said == said_of_whole

@@ -21,7 +21,7 @@ from skdpgen.dpsgd import _seeding as seeding
 from skdpgen.dpsgd._seeding import check_generators
 from skdpgen.nn import DPNet, DPNetClassifier
 from skdpgen.synthesizers import DP2VAESynthesizer
-from skdpgen.synthesizers._p3gm import _warm_start
+from skdpgen.synthesizers._p3gm_decoder import _warm_start
 from skdpgen.testing import seeded_noise
 
 X = np.random.default_rng(3).standard_normal((40, 4)).astype(np.float32)

@@ -19,7 +19,7 @@ from skdpgen import DPPCA, DPSGD, DPGaussianMixture, LatentMixture, P3GMSynthesi
 from skdpgen.data import frames as _frames
 from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError, UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule
-from skdpgen.synthesizers import _array_model, _frame_model, _p3gm
+from skdpgen.synthesizers import _array_model, _frame_model, _p3gm, _p3gm_decoder
 from skdpgen.testing import seeded_noise
 
 pytestmark = [
@@ -90,11 +90,11 @@ def test_a_fit_is_calibrated_once_and_by_public_parameters_alone(monkeypatch):
         (_array_model, "add_gaussian", (X, Y)),
         (_array_model, "learn_norm_bound", (X,)),
         (_p3gm, "dp_em", (X,)),
-        (_p3gm, "train_decoder", (X,)),
+        (_p3gm_decoder, "train_decoder", (X,)),
         (_frames, "add_gaussian", (FRAME,)),
         (_frame_model, "add_gaussian", (FRAME,)),
         (_frame_model, "fit_tables", (FRAME,)),
-        (_p3gm, "train_decoder", (FRAME,)),
+        (_p3gm_decoder, "train_decoder", (FRAME,)),
     ],
 )
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])

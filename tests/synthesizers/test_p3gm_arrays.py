@@ -276,9 +276,11 @@ def test_parameters_of_the_net_are_passed_on():
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")  # so small a part for the encoder
 @pytest.mark.parametrize("preset", ["paper", "paper/adult", "paper/credit"])
 def test_presets_are_the_papers_settings_at_the_budget_asked_for(preset, monkeypatch):
-    from skdpgen.synthesizers import _p3gm
+    from skdpgen.synthesizers import _p3gm_decoder
 
-    monkeypatch.setattr(_p3gm, "train_decoder", lambda rows, plan, space, mixture, **settings: _Linear(space, mixture))
+    monkeypatch.setattr(
+        _p3gm_decoder, "train_decoder", lambda rows, plan, space, mixture, **settings: _Linear(space, mixture)
+    )
     synth = P3GMSynthesizer(epsilon=1.0, preset=preset, bounds=(-1, 1)).fit(np.tile(X, 4))
     report = synth.accountant_.report()
     assert report["mechanism"].iloc[-1].startswith("poisson")

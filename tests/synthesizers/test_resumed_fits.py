@@ -36,7 +36,7 @@ from skdpgen import (
 from skdpgen._parameters import read_unit
 from skdpgen.exceptions import InvalidInputError, LedgerError, UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule, PriVAEModule, _dp2vae_training
-from skdpgen.synthesizers import _checkpoint, _p3gm
+from skdpgen.synthesizers import _checkpoint, _p3gm_decoder
 from skdpgen.testing import seeded_noise
 from skdpgen.testing._replay import fit_along
 from skdpgen.utils.strict_json import read_safetensors
@@ -509,7 +509,7 @@ def test_a_fit_of_the_earlier_default_net_of_images_does_not_go_on(place, monkey
     parameters = {**TRAINED, "decoder": "net", "image_shape": (2, 2), "bounds": (-1, 1)}
     monkeypatch.setitem(FITS, "images", (P3GMSynthesizer, parameters, (X, Y)))
     with monkeypatch.context() as earlier:  # in which no network refined images
-        earlier.setattr(_p3gm, "_refines", lambda parameters, rows: False)
+        earlier.setattr(_p3gm_decoder, "_refines", lambda parameters, rows: False)
         interrupted("images", accountant, path)
     with nothing_happens(accountant):
         refused(lambda: fit("images", accountant, path, net=net), ValueError, message)

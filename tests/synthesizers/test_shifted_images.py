@@ -13,7 +13,7 @@ from skdpgen.generators.leading import LeadingDirections
 from skdpgen.generators.refined_images import RefinedImages
 from skdpgen.generators.shifted_images import ShiftedImages
 from skdpgen.nn import DPNet, ImageRefinementModule, P3GMModule, TableRefinementModule
-from skdpgen.synthesizers import _p3gm
+from skdpgen.synthesizers import _p3gm_decoder
 from skdpgen.synthesizers._released import NetGenerator
 
 X, Y = load_digits(return_X_y=True)
@@ -161,7 +161,7 @@ def test_what_cannot_refine_images_is_refused_before_the_charge(given, message):
 
 
 def test_slopes_that_take_much_memory_are_refused_before_the_charge(monkeypatch):
-    monkeypatch.setattr(_p3gm, "MOST_SLOPES", 1000)
+    monkeypatch.setattr(_p3gm_decoder, "MOST_SLOPES", 1000)
     accountant = PrivacyAccountant(20.0, 1e-5)
     with pytest.raises(InvalidInputError, match="lower n_components"):
         make_flat(P3GMSynthesizer, **CLASSES, accountant=accountant).fit(X, Y)
@@ -169,7 +169,7 @@ def test_slopes_that_take_much_memory_are_refused_before_the_charge(monkeypatch)
 
 
 def test_many_learned_classes_have_fewer_latents(monkeypatch, tmp_path):
-    monkeypatch.setattr(_p3gm, "MOST_SLOPES", 3 * 64 * 10)
+    monkeypatch.setattr(_p3gm_decoder, "MOST_SLOPES", 3 * 64 * 10)
     synth = make_flat(P3GMSynthesizer, **{**QUICK, "epsilon": 2.0}, delta=1e-5, n_components=6).fit(X, Y)
     leading = synth.model_.generator.leading
     assert leading.n_latent == min(3 * 10 // leading.n_components, 6)

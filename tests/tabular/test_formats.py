@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from skdpgen import MomentSynthesizer, Schema
-from skdpgen.data.table_files import read_table
+from skdpgen.data.table_reading import read_table
 from skdpgen.exceptions import SchemaError
 from skdpgen.tabular import Categorical, Datetime, Numeric, TableEncoder
 from skdpgen.tabular._columns import output_dtype
