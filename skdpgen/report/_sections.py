@@ -28,6 +28,8 @@ _DETECTION_ROWS = 5_000
 # Most values of a target of whole numbers that are classes.
 _MOST_CLASSES = 10
 _DETECTION_IMAGES = 1_000
+# Largest correlation of the real rows, and its strength in two halves of them, from which there is one to be lost.
+_CORRELATED, _STEADY = 0.1, 0.5
 
 
 class Sections:
@@ -64,7 +66,8 @@ class Sections:
         words = (
             f"{self.sizes[0]:,} real and {self.sizes[1]:,} synthetic rows of {self.real.shape[1]} columns. Beside each "
             "figure is the same figure for two random halves of the real rows: what chance alone gives (a little more "
-            "of it, where they have fewer rows). A figure that is near that of the halves cannot get better."
+            "of it, where they have fewer rows). Read all of the figures: a score of pairs near that of the halves can "
+            "hide correlations that are lost, because most pairs have none."
         )
         header = ("figure", "value", "at best", "real halves", "in SDMetrics")
         said = [paragraph(line) for line in self.said]
@@ -256,6 +259,12 @@ class Sections:
         differences = [_mean_of_pairs(np.abs(one - other)) for one, other in (matrix[:2], matrix[2:])]
         name = "difference of correlations, mean"
         self.add("correlation_difference", name, differences[0], "0", differences[1])
+        strength, of_halves = strength_kept(*matrix[:2]), strength_kept(*matrix[2:])
+        found = matrix[0].to_numpy(dtype=float)[np.triu_indices(len(matrix[0]), 1)]
+        largest = np.abs(np.nan_to_num(found)).max(initial=0.0)
+        if largest > _CORRELATED and of_halves > _STEADY:
+            self.add("correlation_strength", "strength of correlations kept", strength, "1", of_halves)
+            self.tile("correlations kept", strength, of_halves, verdict(min(strength, 1.0), of_halves))
         return figure(
             lambda ax: metrics.CorrelationDisplay(*matrix[:2]).plot(ax=ax),
             (11.5, 4.4),
@@ -430,6 +439,18 @@ def _some_names(names, target, most):
 
 def _three(value):
     return f"{round(value, 3) + 0.0:.3f}"  # no minus before zero
+
+
+def strength_kept(real, synthetic):
+    """Slope of the associations of synthetic rows over those of real ones: 1 where they are as strong, 0 if lost.
+
+    Strong ones count most, by their squares. NaN where the real rows have none.
+    """
+    above = np.triu_indices(len(real), 1)
+    one, other = (np.asarray(matrix, dtype=float)[above] for matrix in (real, synthetic))
+    known = np.isfinite(one)
+    total = np.sum(one[known] ** 2)
+    return float(np.sum(one[known] * np.nan_to_num(other[known])) / total) if total > 0 else np.nan
 
 
 def _mean_of_pairs(matrix):

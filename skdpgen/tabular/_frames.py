@@ -251,7 +251,12 @@ def _read_datetimes(series, column):
         except (ValueError, FutureWarning):
             series = pd.Series(pd.NaT, index=text.index)
         if (series.isna() & text.notna()).any():
-            _refuse(column, "is a datetime in its schema, but holds text that is no ISO 8601 date or time")
+            how = (
+                ""
+                if column.format is None
+                else f"; convert it first: pandas.to_datetime(..., format={column.format!r})"
+            )
+            _refuse(column, f"is a datetime in its schema, but holds text that is no ISO 8601 date or time{how}")
         dtype = series.dtype
     if not pdt.is_datetime64_any_dtype(dtype):
         _refuse(column, f"is a datetime in its schema, but of dtype {str(dtype)!r}")

@@ -25,6 +25,7 @@ __all__ = [
 # Words of a name, the last of which says that the column identifies a row or a person.
 _KEYS = {"id", "ids", "uuid", "guid", "key", "identifier", "ssn", "nhs", "mrn", "iban", "email", "mail", "phone"}
 _KEYS |= {"passport", "username", "login", "pid", "caseid", "npi", "rownames", "surname", "lastname", "telefon"}
+_KEYS |= {"pseudonym", "kennung", "bsn", "personnummer", "pesel", "cpf", "dni"}
 # Whom rows may belong to, several to one.
 _PERSONS = {"patient", "subject", "person", "customer", "client", "account", "user", "member", "employee", "student"}
 _PERSONS |= {
@@ -39,12 +40,13 @@ _PERSONS |= {
     "donor",
 }
 _PERSONS |= {"driver", "passenger", "guest", "owner", "tenant", "worker", "pupil", "teacher", "doctor", "physician"}
-_PERSONS |= {"kunde", "kunden", "mitglied", "mitarbeiter", "patienten", "personen"}
+_PERSONS |= {"kunde", "kunden", "mitglied", "mitarbeiter", "patienten", "personen", "probanden"}
 # A word for a number makes a key of these and of persons: patient_nr, but not visit_nr, which may count.
 _NUMBERED = {*_PERSONS, "case", "invoice", "record", "contract", "policy", "card", "license", "licence", "insurance"}
+_NUMBERED |= {"pat", "versicherten", "versicherungs", "vertrags", "konto", "rechnungs", "personal"}
 _NUMBERS = {"no", "nr", "nbr", "num", "number", "nummer"}
-# Both in one word: patientid, customernumber.
-_JOINED = re.compile(rf"(?:{'|'.join(sorted(_NUMBERED))})(?:ids?|key|{'|'.join(sorted(_NUMBERS))})")
+# Both in one word: patientid, customernumber, Fallnummer ("fall" alone may count falls).
+_JOINED = re.compile(rf"(?:{'|'.join(sorted({*_NUMBERED, 'fall'}))})(?:ids?|key|{'|'.join(sorted(_NUMBERS))})")
 # What identifies a person directly. The name of a thing may be among them.
 _DIRECT = {"name", "names", "firstname", "forename", "fullname", "surname", "lastname", "vorname", "nachname", "phone"}
 _DIRECT |= {"address", "addr", "street", "telephone", "tel", "telefon", "mobile", "fax", "email", "mail"}

@@ -144,7 +144,14 @@ def test_the_headline_is_the_quality_score_beside_that_of_two_halves(report, sma
     tiles = re.search(r'<ul class="tiles">(.*?)</ul>', report.html, flags=re.DOTALL)[1]
     found = re.findall(r"<span>(.*?)</span><strong>(.*?)</strong><span>(.*?)</span>", tiles)
     assert [name for name, _, _ in found] == [
-        *("overall score", "columns score", "pairs score", "three-way distance", "detection AUROC"),
+        *(
+            "overall score",
+            "columns score",
+            "pairs score",
+            "three-way distance",
+            "correlations kept",
+            "detection AUROC",
+        ),
         "accuracy for ward",
     ]
     assert found[0][1] == f"{overall.overall:.3f}"
@@ -358,3 +365,16 @@ def test_a_number_that_is_predicted_is_no_column_to_predict_it_by_where_names_ar
 def test_models_that_the_page_cannot_show_are_refused(small, target, models, message):
     with pytest.raises((TypeError, ValueError), match=message):
         build_report(*small, target=target, classifier=models)
+
+
+def test_lost_correlations_are_among_the_figures_at_a_glance(rng):
+    factor = rng.normal(size=2000)
+    real = pd.DataFrame({name: factor + rng.normal(size=2000) for name in "abc"}).assign(d=rng.normal(size=2000))
+    lost = pd.DataFrame({name: rng.permutation(real[name]) for name in real})
+    weaker = real.assign(a=real["a"] + 2 * rng.normal(size=2000))
+    found = [build_report(real, table).figures["correlation_strength"] for table in (lost, weaker, real)]
+    assert abs(found[0]) < 0.1
+    assert 0.6 < found[1] < 0.95
+    assert found[2] == pytest.approx(1.0)
+    # without correlations of the real rows there is nothing to be kept
+    assert "correlation_strength" not in build_report(lost, real).figures

@@ -161,8 +161,9 @@ def test_names_are_read_by_their_last_word():
 @pytest.mark.parametrize(
     ("names", "are_keys"),
     [
+        (["PatNr", "Fallnummer", "Versichertennummer", "Pseudonym"], True),
         (["patient_nr", "Patient No", "customerNumber", "customerid", "case-nbr", "USERID"], True),
-        (["visit_nr", "number", "room_no", "patients", "customer_type", "covid"], False),
+        (["visit_nr", "fall_number", "number", "room_no", "patients", "customer_type", "covid"], False),
     ],
 )
 def test_a_number_of_a_person_is_a_key(names, are_keys):
