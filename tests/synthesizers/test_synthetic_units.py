@@ -299,7 +299,7 @@ def test_missing_values_are_constant_too():
     frame = _visits(600).copy()
     frame["age"] = frame["age"].astype(float).mask(frame["person"] % 3 == 0)
     schema = SCHEMA.replace(Numeric("age", (0, 89), integer=True, missing=True))
-    drawn = _fit(frame, schema=schema, unit__columns=["age"]).sample(units=600, random_state=0)
+    drawn = _fit(frame, schema=schema, unit__columns=["age"], short=False).sample(units=600, random_state=0)
     _assert_units(drawn, ["age"])
     assert drawn.drop_duplicates("person")["age"].isna().mean() == pytest.approx(1 / 3, abs=0.1)
 
