@@ -139,18 +139,11 @@ class FrameCodec:
         return np.all(np.meshgrid(*map(self.named, self.target_blocks), indexing="ij"), axis=0).ravel()
 
     def optional(self, block):
-        """Levels of a block that the data need not have, bool array of shape (block.size,).
-
-        "other", bins far from all others, and missing values, unless their column is declared: who declares missing
-        values has some, and few rows would lose a share below three standard deviations of the noise.
-        """
+        """Levels of a block that the data need not have, bool array of shape (block.size,)."""
         column = self.encoder.schema_[block.name]
         groups, other = self.encoder.groups_.get(block.name), getattr(column, "other", None)
         levels = block.levels if groups is None else self.encoder.levels_of(block.name)
-        declared = self.learned is not None and block.name not in self.learned
-        optional = np.array(
-            [(level is None and not declared) or (other is not None and level == other) for level in levels]
-        )
+        optional = np.array([level is None or (other is not None and level == other) for level in levels])
         if (binning := self.encoder.binnings_.get(block.name)) is not None:
             optional[list(binning.doubtful)] = True
         if self.construction is not None:
