@@ -394,7 +394,9 @@ def _absent(totals, noise, optional, contrasts):
     for start, stop in ordered:
         sd = noise[start:stop].mean()
         if sd > 0:
-            occupied = occupied_cells(totals[start:stop], np.ones(stop - start), sd, len(ordered))
+            # bins of which nothing is known hold all rows; bins far from all others hold few, if any
+            prior = {"caution": 0.0} if optional[start:stop].all() else {"n_columns": len(ordered)}
+            occupied = occupied_cells(totals[start:stop], np.ones(stop - start), sd, **prior)
             absent[start:stop] &= occupied < 0.5
     for start, stop in itertools.pairwise(contrasts.level_starts):
         if absent[start:stop].all():

@@ -176,15 +176,20 @@ def _spread_within(scores, total, explained):
 
 
 def _present_levels(scores, mean, share_sd, optional):
-    """Levels that may be drawn: not optional, or with a released share that the noise does not hide."""
+    """Levels that may be drawn: not optional, or with a released share that the noise does not hide.
+
+    The shares of ordered levels are not released: where all of them may be noise, all may be drawn.
+    """
     starts = np.concatenate([[0], np.cumsum(scores.n_levels)])
-    shown = np.zeros(starts[-1])
+    shown, optional = np.zeros(starts[-1]), np.array(optional, dtype=bool)
+    for bins, start in zip(scores.bins, starts):
+        optional[start : start + bins] &= not optional[start : start + bins].all()
     for first, bins, start, stop in zip(scores.first, scores.bins, starts, starts[1:]):
         if not bins:
             shown[start:stop] = mean[first : first + stop - start]
         elif stop - start > bins:
             shown[stop - 1] = mean[first + 1]
-    present = ~(np.asarray(optional, dtype=bool) & (shown < np.maximum(3 * share_sd, 1e-9)))
+    present = ~(optional & (shown < np.maximum(3 * share_sd, 1e-9)))
     for start, stop in itertools.pairwise(starts):  # of levels that may all be absent, the likeliest stays
         present[start + np.argmax(shown[start:stop])] |= not present[start:stop].any()
     return present

@@ -249,14 +249,14 @@ def widened(first, last, occupied, gap=0.0):
         first, last = low, high
 
 
-def occupied_cells(noisy, measure, noise_sd, n_columns=1):
+def occupied_cells(noisy, measure, noise_sd, n_columns=1, caution=_CAUTION):
     """Probability that each cell is occupied, by the mixture of `denoise` with a larger penalty on occupied runs.
 
     With the penalty that estimates counts best, one empty stretch in five or more has a run that passes for occupied.
     With this one (smaller by a factor e^-3 / n_columns), it is a few in a hundred for one column, and fewer for
     several.
     """
-    occupied = _runs(noisy, measure, noise_sd, _CAUTION + np.log(n_columns))[1]
+    occupied = _runs(noisy, measure, noise_sd, caution + np.log(n_columns))[1]
     return _over_cells(occupied, np.shape(noisy)[-1])
 
 

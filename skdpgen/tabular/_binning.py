@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
@@ -167,8 +167,8 @@ class Binning:
 
         A part of the bins has equal width. The first of these, beside zero (or the bound nearest to it), is halved
         again and again towards it: amounts, durations and laboratory values are often small against their bounds.
-        Columns whose bounds do not reach near zero, or lie on both sides of it, datetimes, and few integers have equal
-        width.
+        The other bins are doubtful where there are many halves: a little noise there moves a mean a lot. Columns whose
+        bounds do not reach near zero, or lie on both sides of it, datetimes, and few integers have equal width.
         """
         low, high = map(float, numeric_bounds(column))
         sides = sorted((abs(low), abs(high)))
@@ -185,7 +185,11 @@ class Binning:
         edges = np.linspace(low, top, n_bins - n_halved + 1)
         smaller = (edges[1] - edges[0]) * 2.0 ** -np.arange(1, n_halved + 1)
         edges = np.concatenate([edges, low + smaller if abs(low) <= abs(high) else top - smaller])
-        return cls._of_edges(edges, column)
+        binning = cls._of_edges(edges, column)
+        if n_cells < MAX_UNIT_CELLS:
+            return binning
+        width = np.diff(binning.bin_edges)
+        return replace(binning, doubtful=tuple(np.flatnonzero(width > 0.75 * width.max()).tolist()))
 
     @classmethod
     def _of_edges(cls, edges, column):

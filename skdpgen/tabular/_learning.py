@@ -746,7 +746,8 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32, *, learned=(), sin
         if n_rows < enough:
             simple = (Binning.graded if n_rows < _VERY_FEW * enough else Binning.equal_width)(column, max_bins)
             if not is_uneven(cells, column, noise_sd, simple):
-                binnings[column.name] = simple
+                doubtful = simple.doubtful or tuple(range(simple.n_bins))
+                binnings[column.name] = replace(simple, doubtful=doubtful)
                 continue
         options = {"learned_bounds": column.name in learned, "single_values": single_values}
         binnings[column.name] = learned_binning(cells, column, noise_sd, max_bins, len(columns), **options)
