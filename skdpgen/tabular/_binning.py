@@ -30,6 +30,8 @@ _CLEARLY = 7.0
 # Of `Binning.graded`: how many times as far from zero as the nearer bound the other one is, and the number of integers
 # from which a part of the bins is halved towards zero.
 _NEAR_ZERO, _FEW_INTEGERS = 10, 32
+# Standard deviations by which noise may hide rows near zero.
+_ALLOWED = 2.0
 # Share of the bins that lies evenly over the bounds, whatever the histogram shows, and the cost of a bin in standard
 # deviations of the noise. The tables measure each bin with less noise than the histogram, so that more bins are better:
 # with 0 and 5, 0 and 1, .2 and 1, .2 and .3, the mean distance of twelve kinds of columns is .225, .164, .144 and .125
@@ -286,6 +288,17 @@ def is_uneven(noisy, column, noise_sd, binning):
     starts = np.unique(np.searchsorted(binning.bin_edges[1:-1], edges[:-1], side="right"), return_index=True)[1][1:]
     parts = zip(*(np.split(values, starts) for values in (noisy, _measure(edges))))
     return sum(unevenness(*part, noise_sd, len(noisy)) for part in parts) > _CLEARLY
+
+
+def may_be_near_zero(noisy, column, noise_sd, n_rows):
+    """Whether a noisy histogram allows that half of the rows lie in the halved bins of `Binning.graded`."""
+    edges, bins = fine_grid(column), Binning.graded(column)
+    small = np.flatnonzero(np.diff(bins.bin_edges) < 0.75 * np.diff(bins.bin_edges).max())
+    if not small.size:
+        return False
+    low, high = bins.bin_edges[[small[0], small[-1] + 1]]
+    near = noisy[(edges[:-1] >= low) & (edges[:-1] < high)]
+    return near.sum() + _ALLOWED * noise_sd * len(near) ** 0.5 > 0.5 * n_rows
 
 
 def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1, *, learned_bounds=False, single_values=False):
