@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
@@ -27,11 +27,6 @@ _FEW_VALUES, _FALSE_ALARM, _OCCUPIED = 16, 0.001, 0.7
 # Log odds from which a histogram shows that bins are too coarse. Of even, normal or otherwise smooth
 # columns whose rows are 12 to 80 standard deviations of the noise on a cell, 0 to 3 in 100 have as much.
 _CLEARLY = 7.0
-# Of `Binning.graded`: how many times as far from zero as the nearer bound the other one is, and the number of integers
-# from which a part of the bins is halved towards zero.
-_NEAR_ZERO, _FEW_INTEGERS = 10, 32
-# Standard deviations by which noise may hide rows near zero.
-_ALLOWED = 2.0
 # Share of the bins that lies evenly over the bounds, whatever the histogram shows, and the cost of a bin in standard
 # deviations of the noise. The tables measure each bin with less noise than the histogram, so that more bins are better:
 # with 0 and 5, 0 and 1, .2 and 1, .2 and .3, the mean distance of twelve kinds of columns is .225, .164, .144 and .125
@@ -161,42 +156,7 @@ class Binning:
         low, high = numeric_bounds(column)
         top = high + 1 if column.whole else high
         edges = np.linspace(low, top, n_bins + 1)
-        return cls._of_edges(edges, column)
-
-    @classmethod
-    def graded(cls, column, n_bins=16) -> Binning:
-        """Return bins over the bounds of a column for rows of which nothing is known: nothing is learned.
-
-        A part of the bins has equal width. The first of these, beside zero (or the bound nearest to it), is halved
-        again and again towards it: amounts, durations and laboratory values are often small against their bounds.
-        The other bins are doubtful where there are many halves: a little noise there moves a mean a lot. Columns whose
-        bounds do not reach near zero, or lie on both sides of it, datetimes, and few integers have equal width.
-        """
-        low, high = map(float, numeric_bounds(column))
-        sides = sorted((abs(low), abs(high)))
-        n_cells = high - low if column.whole else np.inf
-        if (
-            isinstance(column, Datetime)
-            or low < 0 < high
-            or _NEAR_ZERO * sides[0] > sides[1]
-            or n_cells < _FEW_INTEGERS
-        ):
-            return cls.equal_width(column, n_bins)
-        n_halved = n_bins // (2 if n_cells >= MAX_UNIT_CELLS else 5)
-        top = high + 1 if column.whole else high
-        edges = np.linspace(low, top, n_bins - n_halved + 1)
-        smaller = (edges[1] - edges[0]) * 2.0 ** -np.arange(1, n_halved + 1)
-        edges = np.concatenate([edges, low + smaller if abs(low) <= abs(high) else top - smaller])
-        binning = cls._of_edges(edges, column)
-        if n_cells < MAX_UNIT_CELLS:
-            return binning
-        width = np.diff(binning.bin_edges)
-        return replace(binning, doubtful=tuple(np.flatnonzero(width > 0.75 * width.max()).tolist()))
-
-    @classmethod
-    def _of_edges(cls, edges, column):
-        """A bin between each two edges, with rows spread evenly over the bounds."""
-        edges = np.unique(np.rint(edges) if column.whole else edges)
+        edges = np.unique(np.rint(edges)) if column.whole else np.unique(edges)
         width = np.diff(edges)
         return cls(
             tuple(edges.tolist()), tuple(range(len(width))), tuple((width / width.sum()).tolist()), bool(column.whole)
@@ -278,7 +238,7 @@ def is_uneven(noisy, column, noise_sd, binning):
     noise_sd : float
         Standard deviation of the noise on one cell; above 0.
     binning : Binning
-        The bins, for instance `Binning.graded`.
+        The bins, for instance `Binning.equal_width`.
 
     Returns
     -------
@@ -288,17 +248,6 @@ def is_uneven(noisy, column, noise_sd, binning):
     starts = np.unique(np.searchsorted(binning.bin_edges[1:-1], edges[:-1], side="right"), return_index=True)[1][1:]
     parts = zip(*(np.split(values, starts) for values in (noisy, _measure(edges))))
     return sum(unevenness(*part, noise_sd, len(noisy)) for part in parts) > _CLEARLY
-
-
-def may_be_near_zero(noisy, column, noise_sd, n_rows):
-    """Whether a noisy histogram allows that half of the rows lie in the halved bins of `Binning.graded`."""
-    edges, bins = fine_grid(column), Binning.graded(column)
-    small = np.flatnonzero(np.diff(bins.bin_edges) < 0.75 * np.diff(bins.bin_edges).max())
-    if not small.size:
-        return False
-    low, high = bins.bin_edges[[small[0], small[-1] + 1]]
-    near = noisy[(edges[:-1] >= low) & (edges[:-1] < high)]
-    return near.sum() + _ALLOWED * noise_sd * len(near) ** 0.5 > 0.5 * n_rows
 
 
 def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1, *, learned_bounds=False, single_values=False):

@@ -25,7 +25,7 @@ from ..mechanisms import (
 from ..mechanisms._selection import above_threshold, occupied_cells, widened, with_hidden_signs
 from ..utils.categories import family
 from ..utils.watching import tell_kept
-from ._binning import Binning, fine_grid, is_uneven, learned_binning, may_be_near_zero
+from ._binning import Binning, fine_grid, is_uneven, learned_binning
 from ._columns import (
     MAX_INTEGER,
     MOST_WRITTEN,
@@ -93,8 +93,6 @@ _HIDDEN_ABOVE = 3.0
 MAX_CATEGORIES = 200
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
 _NOISY_BELOW = 100
-# Part of these rows below which the noise hides even whether amounts are skewed: bins are then halved towards zero.
-_VERY_FEW = 0.5
 # The same for columns of few cells, and the cells from which a column has many.
 _FEW_CELLS_NOISY_BELOW, _MANY_CELLS = 10, 80
 
@@ -736,19 +734,17 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32, *, learned=(), sin
     -------
     dict of column name -> Binning
         `Binning.equal_width` where the rows are too few for the noise (a histogram that is noise alone would put spikes
-        anywhere), and `Binning.graded` where they are fewer still and may be near zero, unless the histogram clearly
-        shows that these are too coarse.
+        anywhere), unless the histogram clearly shows that these are too coarse.
     """
     columns, sizes = _numeric_columns(schema)
     n_rows, binnings = np.sum(noisy) / len(columns), {}
     for column, counts in zip(columns, split_histogram(noisy, sizes)):
         cells, enough = counts[:-1], enough_rows(len(counts) - 1) * noise_sd
         if n_rows < enough:
-            halved = n_rows < _VERY_FEW * enough and may_be_near_zero(cells, column, noise_sd, n_rows)
-            simple = (Binning.graded if halved else Binning.equal_width)(column, max_bins)
-            if not is_uneven(cells, column, noise_sd, simple):
-                doubtful = simple.doubtful or tuple(range(simple.n_bins))
-                binnings[column.name] = replace(simple, doubtful=doubtful)
+            even = Binning.equal_width(column, max_bins)
+            if not is_uneven(cells, column, noise_sd, even):
+                # rows may be in any of them, and noise as well
+                binnings[column.name] = replace(even, doubtful=tuple(range(even.n_bins)))
                 continue
         options = {"learned_bounds": column.name in learned, "single_values": single_values}
         binnings[column.name] = learned_binning(cells, column, noise_sd, max_bins, len(columns), **options)

@@ -85,22 +85,6 @@ def test_extremes_of_a_generator_stay_inside():
             np.testing.assert_array_equal(binning.codes(binning.sample(codes, Ends(value))), codes)
 
 
-def test_graded_bins_are_halved_towards_zero_where_bounds_reach_there():
-    amounts = Binning.graded(Numeric("x", (0, 800)), 6)
-    np.testing.assert_allclose(amounts.bin_edges, np.array([0, 1, 2, 4, 8, 16, 24]) * 800 / 24)
-    owed = Binning.graded(Numeric("x", (-800, 0)), 6)
-    np.testing.assert_allclose(owed.bin_edges, -amounts.bin_edges[::-1])
-    days = Binning.graded(Numeric("x", (0, 99), integer=True), 16)
-    assert days.labels[:5] == ((0, 0), (1, 1), (2, 3), (4, 7), (8, 14))
-    for column in (
-        Numeric("x", (17, 90)),
-        Numeric("x", (-5, 800)),
-        Numeric("x", (1, 30), integer=True),
-        Datetime("x", ("1970-01-01", "2020-01-01")),
-    ):
-        assert Binning.graded(column, 16) == Binning.equal_width(column, 16)
-
-
 def test_equal_width_bins_split_integers_evenly():
     binning = Binning.equal_width(Numeric("x", (1, 4), integer=True), 16)
     assert binning.labels == ((1, 1), (2, 2), (3, 3), (4, 4))
