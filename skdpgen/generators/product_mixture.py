@@ -349,10 +349,10 @@ def consistent_marginals(released, noise_sd, contrasts, optional=None):
     released, noise_sd, contrasts
         See `fit_tables`.
     optional : array of bool of shape (n_columns_encoded,), default=None
-        Levels that the data need not have ("missing", "other", bins far from all others). Where the released count over
+        Levels that the data need not have ("missing", "other", bins that may be noise). Where the released count over
         all classes is below three standard deviations of its noise (up to four where such levels are many), the level
-        is absent: it is never drawn. Ordered levels stay if a run of them is likely occupied. One level of each block
-        stays.
+        is absent: it is never drawn. Ordered levels also stay where the counts of a run of them show rows. One level of
+        each block stays.
 
     Returns
     -------
@@ -379,9 +379,10 @@ def consistent_marginals(released, noise_sd, contrasts, optional=None):
 
 
 def _absent(totals, noise, optional, contrasts):
-    """Optional levels whose counts over all classes the noise explains, one by one and together with their neighbours.
+    """Optional levels that have no rows as far as the counts over all classes show; see `consistent_marginals`.
 
-    Rows beside a spike may be in many bins, each of which the noise hides.
+    A level is judged by its own count, and an ordered one also together with its neighbours: the rows beside a spike
+    may be spread over many bins, each of which the noise hides.
     """
     deviations = max(3.0, -ndtri(_LEVEL_TOO_MANY / max(np.count_nonzero(optional), 1)))
     # exact counts are whole
@@ -394,7 +395,7 @@ def _absent(totals, noise, optional, contrasts):
     for start, stop in ordered:
         sd = noise[start:stop].mean()
         if sd > 0:
-            # bins of which nothing is known hold all rows; bins far from all others hold few, if any
+            # where all bins may be noise, some of them hold the rows; bins far from all others hold few, if any
             prior = {"caution": 0.0} if optional[start:stop].all() else {"n_columns": len(ordered)}
             occupied = occupied_cells(totals[start:stop], np.ones(stop - start), sd, **prior)
             absent[start:stop] &= occupied < 0.5

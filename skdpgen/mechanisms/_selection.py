@@ -253,11 +253,37 @@ def occupied_cells(noisy, measure, noise_sd, n_columns=1, caution=_CAUTION):
     """Probability that each cell is occupied, by the mixture of `denoise` with a larger penalty on occupied runs.
 
     With the penalty that estimates counts best, one empty stretch in five or more has a run that passes for occupied.
-    With this one (smaller by a factor e^-3 / n_columns), it is a few in a hundred for one column, and fewer for
-    several.
+    With this one (smaller by a factor e^-caution / n_columns), it is a few in a hundred for one column, and fewer for
+    several. A `caution` of 0 is for cells that rows are as likely in as not.
     """
     occupied = _runs(noisy, measure, noise_sd, caution + np.log(n_columns))[1]
     return _over_cells(occupied, np.shape(noisy)[-1])
+
+
+def unevenness(noisy, measure, noise_sd, n_cells):
+    """Return the log odds that several densities explain the counts of some cells, and not one density.
+
+    Parameters
+    ----------
+    noisy : array of shape (n_part,)
+        Counts of adjacent cells, with noise.
+    measure : array of shape (n_part,)
+        Width of each cell.
+    noise_sd : float
+        Standard deviation of the noise; above 0.
+    n_cells : int
+        Cells of the whole histogram, on which the penalties of `denoise` depend.
+
+    Returns
+    -------
+    float
+        Log likelihood of the mixture of `denoise`, with weights that sum to 1, less that of one density.
+    """
+    n = len(noisy)
+    fit = _scores(_gains(noisy, measure, noise_sd, n_cells)[1], n, n_cells)
+    weights = _scores(np.full(n * (n + 1) // 2, -_occupied(n_cells)), n, n_cells)  # those of the runs, without counts
+    one_density = fit[0, -1] - weights[0, -1]
+    return float(_forward(fit)[n] - _forward(weights)[n] - one_density)
 
 
 def octave_ranges(noisy, noise_sd, n_columns=1):
@@ -347,33 +373,6 @@ def _octave_range(noisy, occupied, noise_sd, n_columns):
     first -= first > 0 and occupied[first - 1] > _MAYBE
     last += last < len(occupied) - 1 and occupied[last + 1] > _MAYBE
     return int(first), int(last)
-
-
-def unevenness(noisy, measure, noise_sd, n_cells):
-    """Return the log of the odds that the rows of some cells are uneven: that several densities explain them better.
-
-    Parameters
-    ----------
-    noisy : array of shape (n_part,)
-        Counts of adjacent cells, with noise.
-    measure : array of shape (n_part,)
-        Width of each cell.
-    noise_sd : float
-        Standard deviation of the noise; above 0.
-    n_cells : int
-        Cells of the whole histogram, on which the penalties of `denoise` depend.
-
-    Returns
-    -------
-    float
-        Likelihood of the mixture of `denoise`, whose weights are scaled to sum to 1, over that of one density.
-    """
-    n = len(noisy)
-    odds = 0.0
-    for sign, gain in ((1.0, _gains(noisy, measure, noise_sd, n_cells)[1]), (-1.0, np.array(-_occupied(n_cells)))):
-        score = _scores(np.broadcast_to(gain, n * (n + 1) // 2), n, n_cells)
-        odds += sign * (_forward(score)[n] - score[0, n - 1])
-    return float(odds)
 
 
 def _runs(noisy, measure, noise_sd, caution=0.0):

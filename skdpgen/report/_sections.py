@@ -28,7 +28,8 @@ _DETECTION_ROWS = 5_000
 # Most values of a target of whole numbers that are classes.
 _MOST_CLASSES = 10
 _DETECTION_IMAGES = 1_000
-# Largest correlation of the real rows, and its strength in two halves of them, from which there is one to be lost.
+# Largest correlation of the real rows, and agreement of two halves of them, from which the strength of correlations is
+# shown: below, there is no correlation to be lost.
 _CORRELATED, _STEADY = 0.1, 0.5
 
 
@@ -259,9 +260,8 @@ class Sections:
         differences = [_mean_of_pairs(np.abs(one - other)) for one, other in (matrix[:2], matrix[2:])]
         name = "difference of correlations, mean"
         self.add("correlation_difference", name, differences[0], "0", differences[1])
-        strength, of_halves = strength_kept(*matrix[:2]), strength_kept(*matrix[2:])
-        found = matrix[0].to_numpy(dtype=float)[np.triu_indices(len(matrix[0]), 1)]
-        largest = np.abs(np.nan_to_num(found)).max(initial=0.0)
+        strength, of_halves = _strength_kept(*matrix[:2]), _strength_kept(*matrix[2:])
+        largest = np.nanmax(np.abs(_of_pairs(matrix[0])), initial=0.0)
         if largest > _CORRELATED and of_halves > _STEADY:
             self.add("correlation_strength", "strength of correlations kept", strength, "1", of_halves)
             self.tile("correlations kept", strength, of_halves, verdict(min(strength, 1.0), of_halves))
@@ -441,21 +441,24 @@ def _three(value):
     return f"{round(value, 3) + 0.0:.3f}"  # no minus before zero
 
 
-def strength_kept(real, synthetic):
+def _strength_kept(real, synthetic):
     """Slope of the associations of synthetic rows over those of real ones: 1 where they are as strong, 0 if lost.
 
     Strong ones count most, by their squares. NaN where the real rows have none.
     """
-    above = np.triu_indices(len(real), 1)
-    one, other = (np.asarray(matrix, dtype=float)[above] for matrix in (real, synthetic))
-    known = np.isfinite(one)
-    total = np.sum(one[known] ** 2)
-    return float(np.sum(one[known] * np.nan_to_num(other[known])) / total) if total > 0 else np.nan
+    one, other = (np.nan_to_num(_of_pairs(matrix)) for matrix in (real, synthetic))
+    total = one @ one
+    return float(one @ other / total) if total > 0 else np.nan
 
 
 def _mean_of_pairs(matrix):
     """Mean over the pairs of different columns of a symmetric frame."""
-    return float(matrix.to_numpy()[np.triu_indices(len(matrix), 1)].mean())
+    return float(_of_pairs(matrix).mean())
+
+
+def _of_pairs(matrix):
+    """The values of a symmetric frame for the pairs of different columns, each pair once."""
+    return matrix.to_numpy(dtype=float)[np.triu_indices(len(matrix), 1)]
 
 
 def _distance_verdict(value, half):

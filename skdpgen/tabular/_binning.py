@@ -24,8 +24,8 @@ MAX_UNIT_CELLS = 256
 # .7, .9 and none of these runs, the mean distance of 1,000 rows with 1 to 7 is .12, .14, .22 and .59 (noise 60, bounds
 # 0 and 7), and a column of 1 and 2 alone has 0 or 3 in up to 6 %, 2 %, 0 and 0 of the fits.
 _FEW_VALUES, _FALSE_ALARM, _OCCUPIED = 16, 0.001, 0.7
-# Log odds from which a histogram shows that bins are too coarse. Of even, normal or otherwise smooth
-# columns whose rows are 12 to 80 standard deviations of the noise on a cell, 0 to 3 in 100 have as much.
+# Log odds from which a histogram shows that bins are too coarse. Of even, normal or otherwise smooth columns whose rows
+# are 12 to 80 standard deviations of the noise on a cell, 0 to 3 in 100 have as much.
 _CLEARLY = 7.0
 # Share of the bins that lies evenly over the bounds, whatever the histogram shows, and the cost of a bin in standard
 # deviations of the noise. The tables measure each bin with less noise than the histogram, so that more bins are better:
@@ -55,7 +55,8 @@ class Binning:
     integer : bool, default=False
         Cells hold integers: their edges are integers, the last edge one more than the upper bound.
     doubtful : tuple of int, default=()
-        Bins far from all others, which may be noise: a model draws from them only what another release confirms.
+        Bins that may be noise: those far from all others, or all bins, where the histogram shows nothing. A model draws
+        from them only what another release confirms.
     """
 
     edges: tuple
@@ -364,8 +365,8 @@ def merge(mass, noise_sd, max_bins):
     -------
     list of int
         First cell of each bin: the partition into at most `max_bins` runs that minimises
-        sum(mass of the bin ^ 2) + noise_sd^2 * number of bins. A spike stays alone, because joining it to another
-        cell is costly; neighbours that are small against the noise are joined.
+        sum(mass of the bin ^ 2) + (_COST noise_sd)^2 * number of bins. A spike stays alone, because joining it to
+        another cell is costly; neighbours that are small against the noise are joined.
     """
     n = len(mass)
     total = np.concatenate([[0.0], np.cumsum(mass)])

@@ -743,7 +743,7 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32, *, learned=(), sin
         if n_rows < enough:
             even = Binning.equal_width(column, max_bins)
             if not is_uneven(cells, column, noise_sd, even):
-                # rows may be in any of them, and noise as well
+                # the histogram does not show which of them hold rows
                 binnings[column.name] = replace(even, doubtful=tuple(range(even.n_bins)))
                 continue
         options = {"learned_bounds": column.name in learned, "single_values": single_values}

@@ -215,6 +215,38 @@ def test_without_noise_a_level_of_one_row_is_kept_and_one_of_none_is_not(rng):
     assert absent.tolist() == [False] * 7 + [True] + [False] * 4 + [True]
 
 
+def _absent_bins(rows, sd, optional, rng):
+    """Absent levels of one block of 16 bins that hold `rows`, in 40 draws of the noise."""
+    contrasts = Contrasts([16], [16])
+    noise_sd = Residuals(np.array([sd]), np.full((1, 15), sd), None)
+    exact = Residuals(np.array([rows.sum()]), (rows @ contrasts.matrix)[None], None)
+    drawn = [_noisy_of(exact, noise_sd, rng) for _ in range(40)]
+    return np.array([consistent_marginals(one, noise_sd, contrasts, optional)[2] for one in drawn])
+
+
+def _noisy_of(exact, noise_sd, rng):
+    parts = zip(exact[:2], noise_sd[:2])
+    return Residuals(*(part + sd * rng.normal(size=part.shape) for part, sd in parts), None)
+
+
+def test_bins_beside_a_spike_are_judged_with_their_neighbours(rng):
+    rows = np.full(16, 40.0)  # two standard deviations of the noise each: judged one by one, nearly all are absent
+    rows[6], rows[12:] = 600.0, 0.0
+    optional = np.arange(16) != 6
+    absent = _absent_bins(rows, 20.0, optional, rng)
+    assert absent[:, :12].mean() < 0.15
+    assert absent[:, 13:].mean() > 0.9  # the first empty bin beside the rows may pass
+
+
+def test_bins_of_which_all_may_be_noise_are_drawn_where_the_rows_are(rng):
+    rows = np.zeros(16)
+    rows[:8] = 50.0
+    absent = _absent_bins(rows, 20.0, np.ones(16, dtype=bool), rng)
+    assert absent[:, :8].mean() < 0.05
+    assert absent[:, 10:].mean() > 0.8
+    assert _absent_bins(np.full(16, 50.0), 20.0, np.ones(16, dtype=bool), rng).mean() < 0.05
+
+
 def test_a_block_keeps_one_level_at_least(rng):
     contrasts = Contrasts([2, 2], [0, 0])
     released = Residuals(np.array([5.0]), np.array([[1.0, 4.0, 3.0, 2.0]]) @ contrasts.matrix, None)

@@ -75,6 +75,7 @@ def test_wrong_columns_are_shown_as_a_difference(frame, message):
         ([2, 0], Boolean("x"), "isin"),
         ([1, 2], Datetime("x"), "of dtype"),
         ([SECRET_TEXT], Datetime("x"), "no ISO 8601"),
+        (["31.12.2023"], Datetime("x", format="%d.%m.%Y"), r"pandas.to_datetime\(..., format='%d.%m.%Y'\)"),
         (["2020-01-01T00:00+01:00", "2020-01-01T00:00+02:00"], Datetime("x"), "no ISO 8601"),
         ([SECRET_TEXT, "1"], Categorical("x", dtype="int64"), "'int64' in the schema cannot hold"),
         ([2, 1], Categorical("x", dtype="bool"), "'bool' in the schema cannot hold"),
