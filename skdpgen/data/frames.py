@@ -39,6 +39,7 @@ from ..tabular._learning import (
     Unlearned,
     cell_weights,
     joined_categories,
+    middles_from_histogram,
     most_categories,
     schema_and_candidates,
     with_ranges,
@@ -74,6 +75,7 @@ from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
 from .table_plan import (
     correlation_over_noise,
     has_learned_bins,
+    has_middle,
     plan_bins,
     prefers_scores,
     room_for_tables,
@@ -389,6 +391,8 @@ class FrameRows:
             left out; None stands for moments of scores, not tables.
         unspent : tuple of str
             Labels of charged releases that nothing was asked of: the moments are released once more instead.
+        middles : dict of column name -> int
+            See `middles_from_histogram`.
         """
         schema, source, unspent = self.schema, self.source, ()
         has_groups = tables or "levels" in noise_multipliers
@@ -423,11 +427,14 @@ class FrameRows:
         # a model without tables has the most bins; noise relative to a row, of which a unit may have several
         noise_of_tables = noise_multipliers.get("moments", 0.0) if noise_of_model is None else noise_of_model
         noise_of_tables *= 1 if self.unit is None else self.unit.weight
-        n_bins, seen = plan_bins(row_count, n_blocks, classes, noise_of_tables, most=self.most_bins)
-        binnings = None
+        divided = tables and all(has_middle(column) for column in schema.columns if column.name not in self._targets)
+        options = {"most": self.most_bins, "divided": divided}
+        n_bins, seen = plan_bins(row_count, n_blocks, classes, noise_of_tables, **options)
+        binnings, middles = None, {}
         if numbers:
             options = {"learned": self.schema.incomplete, "single_values": tables and np.isinf(seen)}
             binnings = bins_from_histogram(noisy, schema, sd, self.most_bins if tables else n_bins, **options)
+            middles = middles_from_histogram(noisy, schema, sd, binnings)
         if scores and np.isinf(seen):
             learned = not numbers or has_learned_bins(binnings)
             if prefers_scores(row_count, n_blocks, classes, noise_of_tables, n_bins, learned, len(numbers)):
@@ -436,7 +443,7 @@ class FrameRows:
         groups = self._grouped(schema, many, binnings, visible, noise_multipliers, rng, neighboring)
         encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
         facts = {"keys": self.keys, "learned": self.schema.incomplete, "construction": self.construction}
-        return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), seen, unspent
+        return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), seen, unspent, middles
 
     def _learn_schema(self, noise_multipliers, extra_delta, most, rng, neighboring):
         """Release what the schema does not declare; return the complete schema, and `unspent` of `learn`.

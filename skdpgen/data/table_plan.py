@@ -16,10 +16,12 @@ __all__ = [
     "SEEN",
     "correlation_over_noise",
     "has_learned_bins",
+    "has_middle",
     "plan_bins",
     "plan_tables",
     "prefers_scores",
     "room_for_tables",
+    "sides_of",
     "size_of_column",
     "sizes_of_hierarchies",
 ]
@@ -41,6 +43,8 @@ _MANY_COLUMNS, _MANY_NUMBERS = 40, 20
 # Share of the noise of interactions that counts when the budget is divided: a fit averages over them, and all the more
 # where they are drawn towards independence.
 _KEPT, _KEPT_SHRUNK = 0.1, 0.02
+# Columns with a middle up to which the products of sides are measured: the two-way tables that follow take memory.
+_MOST_DIVIDED = 200
 # Cells of a column of few integers: its bins are learned where those of other columns are not.
 _FEW_CELLS = 64
 # Most (bins of a numeric column, learned categories of a column): the first pair that fits into _MOST_BYTES is used.
@@ -49,14 +53,15 @@ _ROOM = ((16, 200), (16, 150), (16, 100), (16, 70), (16, 50), (12, 35), (8, 25),
 _FEWER_LEVELS = "merge categories, drop the column, or declare it as an Identifier if it holds keys"
 
 
-def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, most=16, least=4):
+def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, most=16, least=4, divided=False):
     """Choose the bins of a numeric column, and whether two-way tables are released, from a released row count.
 
     A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
     class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise_multiplier * sqrt(number of pairs). k is the
     largest number at which rho = `weakest` still exceeds the noise. Where only larger correlations do, from .4 on,
     two-way tables are drawn towards independence by their noise (see `fit_tables`). Where ever fewer of them would show
-    anything, they are not released.
+    anything, they are not released, and neither where all columns have a middle (`divided`, see `has_middle`): the
+    products of sides show more then.
 
     Returns
     -------
@@ -67,12 +72,12 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     ratio = correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier)
     n_bins = int(np.clip(round((weakest * ratio) ** (2 / 3)), least, most))
     seen = n_bins**1.5 / ratio
-    if seen <= SEEN or (seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS):
+    if seen <= SEEN or (seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS and not divided):
         return n_bins, float(seen)
     return n_bins, np.inf
 
 
-def plan_tables(codec, seen, importance):
+def plan_tables(codec, seen, importance, middles=None):
     """Choose contrasts and weights of the tables.
 
     Parameters
@@ -81,20 +86,63 @@ def plan_tables(codec, seen, importance):
     seen : float
         See `plan_bins`.
     importance : array of shape (n_blocks,)
+    middles : dict, default=None
+        See `sides_of`, which take the place of two-way tables that the noise hides. Without it the plan has the same
+        weights.
 
     Returns
     -------
     ResidualPlan
     """
-    bins = codec.n_bins([block.name for block in codec.blocks])
+    blocks = codec.blocks
+    sides = None if np.isfinite(seen) else sides_of(codec, middles or {})
     return residual_plan(
         codec.n_levels,
-        bins,
+        codec.n_bins([block.name for block in blocks]),
         codec.n_classes,
         pairs=np.isfinite(seen),
         importance=importance,
         kept=_KEPT if seen <= SEEN else _KEPT_SHRUNK,
+        sides=sides,
     )
+
+
+def has_middle(column):
+    """Whether the levels of a column have a middle: numbers, dates, and categories where there are two.
+
+    Of columns of learned categories, those that were learned.
+    """
+    if isinstance(column, Categorical):
+        return column.complete and len(column.categories) == 2 and column.hierarchy is None
+    return True
+
+
+def sides_of(codec, middles):
+    """Side of the middle of its column on which each level is: of bins, and of the two categories of a column.
+
+    Parameters
+    ----------
+    codec : FrameCodec
+    middles : dict of column name -> int
+        Number of bins below the middle; half of them for columns that are not named.
+
+    Returns
+    -------
+    array of int of shape (n_columns_encoded,) or None
+        -1 below, 1 above; 0 of missing values, and of columns of more categories, which have no middle. None where
+        fewer than two columns have one, or too many.
+    """
+    sides, divided = [], 0
+    for block in codec.blocks:
+        side, binning = np.zeros(block.size, dtype=np.int64), codec.encoder.binnings_.get(block.name)
+        if binning is not None:
+            side[: binning.n_bins] = 1
+            side[: middles.get(block.name, binning.n_bins // 2)] = -1
+        elif has_middle(codec.encoder.schema_[block.name]):
+            side[codec.named(block)] = -1, 1
+        divided += side.min() == -1 and side.max() == 1
+        sides.append(side)
+    return np.concatenate(sides) if 1 < divided <= _MOST_DIVIDED else None
 
 
 def correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier):

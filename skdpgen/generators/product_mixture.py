@@ -21,6 +21,7 @@ from scipy.special import logsumexp, ndtri
 from threadpoolctl import threadpool_limits
 
 from ..mechanisms._selection import occupied_cells
+from .sides import pairs_from_sides
 
 __all__ = [
     "ProductMixture",
@@ -189,7 +190,7 @@ class TableModel(ProductMixture):
 # ---- the fit -------------------------------------------------------------------------------------------------------
 def fit_tables(
     released, noise_sd, contrasts, rng, *, optional=None, n_components=30, n_restarts=5, n_iter=300, progress=None,
-    triples=None, shrink=False,
+    triples=None, shrink=False, sides=None,
 ):  # fmt: skip
     """Fit prior and decoder to released one-way and two-way tables, and interactions: post-processing.
 
@@ -223,7 +224,9 @@ def fit_tables(
     """
     n_levels = contrasts.n_levels
     counts, marginals, absent = consistent_marginals(released, noise_sd, contrasts, optional)
-    if shrink and released.pairs is not None:
+    if released.sides is not None:
+        released, noise_sd = pairs_from_sides(released, noise_sd, contrasts, sides, counts, marginals)
+    elif shrink and released.pairs is not None:
         released = released._replace(pairs=_shrunk_pairs(released, noise_sd, contrasts, counts, marginals))
     prior = _gaussian_prior(contrasts.tables(released), counts, marginals, n_components, n_levels, absent)
     if released.pairs is None or len(n_levels) < 2:

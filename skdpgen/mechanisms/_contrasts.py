@@ -44,11 +44,15 @@ class Residuals(NamedTuple):
     pairs : array of shape (n_classes, n_contrasts, n_contrasts)
         Contrasts of the two-way tables in both of their columns. Symmetric; entries inside a block are zero. None
         where the two-way tables were left out.
+    sides : array of shape (n_classes, n_blocks, n_blocks), default=None
+        Sums over the rows of the products of the sides of two columns. Symmetric; the diagonal is zero. None where they
+        were not measured.
     """
 
     count: np.ndarray
     one_way: np.ndarray
     pairs: np.ndarray | None
+    sides: np.ndarray | None = None
 
 
 class Contrasts:

@@ -47,6 +47,8 @@ _SLOPES = 101
 _COARSE = (4, 8, 16, 32)
 # Weight of the table itself, where there are coarser ones, over that of each of these.
 _FINE = 0.2
+# Part of the squared norm of a row that is of the products of sides: the noise of one-way tables grows by 5 %.
+_SIDES = 0.1
 # Levels of the number of rows of a unit; up to so many rows each number is a level.
 _MOST_SIZES = 24
 
@@ -64,8 +66,12 @@ class ResidualPlan:
         Whether there may be more than one class.
     inverse : tuple of arrays
         Squared weight of the count, of every part of every block, shape (n_parts,), and of every two parts, shape
-        (n_parts, n_parts), zero within a block; the parts of all blocks side by side.
+        (n_parts, n_parts), zero within a block; the parts of all blocks side by side. Where there are sides, the last
+        is that of the sides of every two blocks, shape (n_blocks, n_blocks).
     add_or_remove_one, replace_one : float
+    sides : array of int of shape (n_columns_encoded,), default=None
+        Side of the middle of its column on which each level is, -1 or 1; 0 of levels, and columns, without one. The
+        products of the sides of two columns are then measured in place of their table.
     """
 
     contrasts: Contrasts
@@ -74,6 +80,7 @@ class ResidualPlan:
     inverse: tuple
     add_or_remove_one: float
     replace_one: float
+    sides: np.ndarray | None = None
 
     @property
     def weights(self):
@@ -84,6 +91,8 @@ class ResidualPlan:
         if self.pairs:
             rows, columns = self.contrasts.across
             found.append(both[part[rows], part[columns]] / (norms[rows] * norms[columns]) ** 2)
+        elif self.sides is not None:
+            found.append(both[self.across])
         return np.sqrt(np.concatenate(found))
 
     def noise_sd(self, scale):
@@ -91,7 +100,15 @@ class ResidualPlan:
         count, one_way, both = (scale / np.sqrt(np.where(part > 0, part, np.inf)) for part in self.inverse)
         part = self._parts
         pairs = both[np.ix_(part, part)][None] if self.pairs else None
-        return Residuals(np.array([count]), one_way[part][None], pairs)
+        sides = both[None] if self.sides is not None else None
+        return Residuals(np.array([count]), one_way[part][None], pairs, sides)
+
+    @property
+    def across(self):
+        """Rows and columns of what is measured of two blocks, each pair once: of contrasts, or of sides."""
+        if self.sides is None:
+            return self.contrasts.across if self.pairs else np.zeros((2, 0), dtype=np.intp)
+        return np.nonzero(np.triu(self.inverse[2]))
 
     @property
     def _parts(self):
@@ -118,8 +135,8 @@ def one_hot_moments(codes, plan, y_codes=None, n_classes=1, *, unit_sizes=None):
     -------
     BoundedSum
         `value` of shape (n_classes, p), in steps of the lattice: count, contrasts of the one-way tables, contrasts of
-        the two-way tables (upper block triangle). The tables are an orthogonal map of them. The bounds are those of the
-        plan.
+        the two-way tables (upper block triangle), or sums of the products of sides. The tables are an orthogonal map of
+        the contrasts. The bounds are those of the plan.
     """
     codes = np.asarray(codes)
     contrasts, n_levels = plan.contrasts, plan.contrasts.n_levels
@@ -133,17 +150,19 @@ def one_hot_moments(codes, plan, y_codes=None, n_classes=1, *, unit_sizes=None):
     if n > most:
         raise ValueError(f"at most {most} rows can be counted exactly; got {n}")
     y_codes = np.zeros(n, dtype=np.int64) if y_codes is None else np.asarray(y_codes)
-    rows, columns = contrasts.across if plan.pairs else np.zeros((2, 0), dtype=np.intp)
+    rows, columns = plan.across
     width = len(contrasts.norms)
     value = np.zeros((n_classes, 1 + width + rows.size), dtype=np.int64)
     for k in range(n_classes):
         of_class = y_codes == k
         for mine, weight in by_weight(codes[of_class], None if unit_sizes is None else unit_sizes[of_class]):
-            one_way, both = _tables(mine, n_levels, pairs=rows.size > 0)
+            one_way, both = _tables(mine, n_levels, pairs=plan.pairs)
             steps = round(weight / lattice)
             value[k, 0] += steps * len(mine)
             value[k, 1 : 1 + width] += steps * contrasts.of_levels(_whole(one_way))
-            if rows.size:
+            if plan.sides is not None:
+                value[k, 1 + width :] += steps * _products_of_sides(mine, n_levels, plan.sides)[rows, columns]
+            elif rows.size:
                 both = contrasts.of_levels(contrasts.of_levels(_whole(both)).T)
                 value[k, 1 + width :] += steps * both[rows, columns]
     return BoundedSum(
@@ -176,13 +195,17 @@ def unpack_one_hot_moments(packed, plan):
     Returns
     -------
     Residuals
-        `pairs` is None where the two-way tables were left out.
+        `pairs` and `sides` are None where they were not measured.
     """
     packed, norms = np.asarray(packed, dtype=np.float64), plan.contrasts.norms
     count, one_way = packed[:, 0], packed[:, 1 : 1 + len(norms)] / norms
+    rows, columns = plan.across
+    if plan.sides is not None:
+        sides = np.zeros((len(packed), *plan.inverse[2].shape))
+        sides[:, rows, columns] = packed[:, 1 + len(norms) :]
+        return Residuals(count, one_way, None, sides + sides.transpose(0, 2, 1))
     if not plan.pairs:
         return Residuals(count, one_way, None)
-    rows, columns = plan.contrasts.across
     pairs = np.zeros((len(packed), len(norms), len(norms)))
     pairs[:, rows, columns] = packed[:, 1 + len(norms) :] / (norms[rows] * norms[columns])
     return Residuals(count, one_way, pairs + pairs.transpose(0, 2, 1))
@@ -209,6 +232,19 @@ def _tables(codes, n_levels, pairs, *, chunk_rows=None):
     return one_way, both
 
 
+def _products_of_sides(codes, n_levels, sides):
+    """Sums over the rows of one class of the products of the sides of two columns, exact."""
+    total = np.zeros((len(n_levels), len(n_levels)))
+    offsets = np.cumsum(n_levels) - n_levels
+    size = max(_MOST_ENTRIES // max(len(n_levels), 1), 1)
+    for at in range(0, len(codes), size):  # whole numbers below 2^24 are exact in single precision
+        part = codes[at : at + size]
+        inside = (part >= 0) & (part < n_levels)
+        here = np.where(inside, sides[np.where(inside, part + offsets, 0)], 0).astype(np.float32)
+        total += here.T @ here
+    return _whole(total)
+
+
 def _encode(codes, n_levels):
     """Sparse one-hot matrix of shape (n_samples, sum(n_levels))."""
     inside = (codes >= 0) & (codes < n_levels)
@@ -219,7 +255,7 @@ def _encode(codes, n_levels):
 
 
 # ---- weights and sensitivity ---------------------------------------------------------------------------------------
-def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=None, kept=0.1):
+def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=None, kept=0.1, sides=None):
     """Choose the weights of the parts of the tables, and prove the sensitivity of their sum.
 
     Parameters
@@ -237,6 +273,10 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     kept : float in (0, 1], default=0.1
         Share of the variance of the interactions of two columns that a model of the tables keeps: a fit averages
         over many of them, and not over the one-way tables.
+    sides : array of int of shape (n_columns_encoded,), default=None
+        Side of the middle of its column on which each level is, -1, 0 or 1: public. With it, the products of the sides
+        of two columns are measured in place of the two-way tables, which `pairs` must leave out then. They get _SIDES
+        of the squared norm of a row, and the one-way tables all the rest as if there were no more.
 
     Returns
     -------
@@ -247,7 +287,8 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     A row is a vector of the contrasts at its levels: 1; u_i(x_i); u_i(x_i) u_j(x_j). With squared weights v its squared
     norm is ``v_0 + sum v_i,a l_i,a(x_i) + sum v_ia,jb l_i,a(x_i) l_j,b(x_j)``, where l_i,a(x) is the sum over the
     contrasts of part a of their squares at level x; over all parts of a column it is 1 - 1/m. The bound takes for each
-    block the level at which its parts, and half of its parts with each other block, are largest.
+    block the level at which its parts, and half of its parts with each other block, are largest. The side of a level,
+    s_i(x_i), is one more function of it, with weights of products alone: all that follows holds for it as well.
 
     Two rows of different classes differ by two orthogonal vectors. The counts of two rows of one class cancel, and the
     other products of their parts may be negative. Let g be the vector of all G_i,a = <u_i,a(x_i), u_i,a(x'_i)>. The
@@ -255,8 +296,8 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     positive semi-definite this is at least (w' g)^2 / 2 - g' D g / 2, and so at least t w' g - t^2 / 2 - g' D g / 2 for
     any number t: a sum over blocks, of which each is least at some pair of levels.
 
-    A code outside its column is at the mean of its levels, where all contrasts are zero. Norms and distances are convex
-    in each column, so the bounds hold for it too.
+    At a code outside its column all contrasts, and the side, are zero. Its products with any level are zero: they are
+    among those over which the least is taken.
     """
     n_levels = np.asarray(n_levels, dtype=np.int64)
     importance = np.ones(len(n_levels)) if importance is None else np.asarray(importance, dtype=np.float64)
@@ -267,20 +308,27 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     contrasts, classes = Contrasts(n_levels, np.zeros_like(n_levels) if bins is None else bins), n_classes > 1
     if len(n_levels) * contrasts.n_parts.max(initial=1) > _MOST_PARTS:
         contrasts = Contrasts(n_levels, np.zeros_like(n_levels))
+    if sides is not None:
+        sides = np.asarray(sides, dtype=np.int64)
+        if pairs or sides.shape != (n_levels.sum(),) or not np.isin(sides, (-1, 0, 1)).all():
+            raise ValueError("sides take the place of two-way tables, and need -1, 0 or 1 for each level")
     pairs = bool(pairs and np.count_nonzero(contrasts.n_parts) > 1)
-    blocks = _Blocks(contrasts)
+    blocks = _Blocks(contrasts, sides)
     relative = importance / np.exp(np.mean(np.log(importance))) if len(importance) else importance
-    inverse = _best_weights(blocks, classes, pairs, relative, kept)
+    if sides is None:
+        inverse = _best_weights(blocks, classes, pairs, relative, kept)
+    else:
+        inverse = _weights_with_sides(blocks, classes, relative)
     added = _largest_norm(blocks, inverse)
     alone = 2 * (added - _least_product(blocks, inverse))
     # at least as far as from a row that counts nowhere
     replaced = max(alone, added, 2 * added if classes else 0.0)
-    return ResidualPlan(contrasts, pairs, classes, blocks.flat(inverse), added**0.5, replaced**0.5)
+    return ResidualPlan(contrasts, pairs, classes, blocks.flat(inverse), added**0.5, replaced**0.5, sides)
 
 
 def bytes_of_plan(n_columns):
     """Memory that `residual_plan` takes for so many columns, at most, of 16 bins and missing values."""
-    parts = max(n_columns, min(_PARTS_OF_BINS * n_columns, _MOST_PARTS))
+    parts = max(n_columns, min(_PARTS_OF_BINS * n_columns, _MOST_PARTS)) + n_columns  # the sides are one more
     return 8 * _COPIES * parts**2
 
 
@@ -289,6 +337,9 @@ class _Blocks:
 
     Attributes
     ----------
+    functions : list of (array of shape (n_levels, n_functions), array of int of shape (n_functions,))
+        For each block, its contrasts at each level, and its side where there are sides, and the part of each. The sides
+        are the last part, which is not `present`: it has no one-way table.
     squares : array of shape (n_blocks, most levels, most parts)
         Sum of the squared contrasts of each part at each level.
     present : bool array of shape (n_blocks, most parts)
@@ -300,17 +351,24 @@ class _Blocks:
         Mean variance of an entry, of unit variance of the contrasts of a part.
     """
 
-    def __init__(self, contrasts):
+    def __init__(self, contrasts, sides=None):
         self.contrasts, n = contrasts, len(contrasts.n_levels)
-        n_parts = max(contrasts.n_parts.max(initial=0), 1)
+        self.has_sides = sides is not None
+        n_parts = max(contrasts.n_parts.max(initial=0), 1) + self.has_sides
+        self.functions = [(m, contrasts.part[contrasts.block == i]) for i, m in enumerate(contrasts.matrices)]
+        if self.has_sides:
+            of_block = np.split(sides, contrasts.level_starts[1:-1])
+            self.functions = [
+                (np.column_stack([matrix, side]), np.append(part, n_parts - 1))
+                for (matrix, part), side in zip(self.functions, of_block)
+            ]
         merged = [_resolutions(int(m), int(k)) for m, k in zip(contrasts.n_levels, contrasts.bins)]
         most = max(map(len, merged), default=1)
         self.squares = np.zeros((n, contrasts.n_levels.max(initial=1), n_parts))
         self.present = np.arange(n_parts) < contrasts.n_parts[:, None]
         self.level = np.arange(self.squares.shape[1]) < contrasts.n_levels[:, None]
         self.cells, self.even, self.spread = np.zeros((n, most)), np.ones((n, most)), np.zeros((n, most, n_parts))
-        for i, (matrix, codes) in enumerate(zip(contrasts.matrices, merged)):
-            part = contrasts.part[contrasts.block == i]
+        for i, ((matrix, part), codes) in enumerate(zip(self.functions, merged)):
             member = (part[:, None] == np.arange(n_parts)).astype(float)
             self.squares[i, : len(matrix)] = matrix**2 @ member
             for at, code in zip(range(most - len(codes), most), codes):
@@ -327,7 +385,8 @@ class _Blocks:
         count, one_way, both = inverse
         at = self.present.ravel()
         size = at.size
-        return float(count), one_way.ravel()[at], both.reshape(size, size)[np.ix_(at, at)]
+        both = both[:, -1, :, -1] if self.has_sides else both.reshape(size, size)[np.ix_(at, at)]
+        return float(count), one_way.ravel()[at], both
 
 
 def _resolutions(n_levels, n_ordered):
@@ -394,6 +453,21 @@ def _best_weights(blocks, classes, pairs, importance, kept):
     return inverse
 
 
+def _weights_with_sides(blocks, classes, importance):
+    """Squared weights of the one-way tables, and of the products of sides: all alike, but for the importance."""
+    count, one_way, _ = _best_weights(_Blocks(blocks.contrasts), classes, False, importance, 1.0)
+    one_way = np.pad(one_way, ((0, 0), (0, 1)))
+    both = np.zeros((*one_way.shape, *one_way.shape))
+    # the weights of least error at the same cost, where errors are weighted by the product of two importances
+    has_side = importance ** (2 / 3) * blocks.squares[:, :, -1].any(axis=1)
+    both[:, -1, :, -1] = np.outer(has_side, has_side) * ~np.eye(len(has_side), dtype=bool)
+    norms = _largest_norm(blocks, (count, one_way, 0 * both)), _largest_norm(blocks, (0.0, 0 * one_way, both))
+    if norms[1] == 0:
+        return count, one_way, both
+    own = (1 - _SIDES) / norms[0]
+    return own * count, own * one_way, _SIDES / norms[1] * both
+
+
 def _inverse(blocks, count, one_way, two_way, both):
     of_one = np.where(blocks.present, 1 / one_way, 0.0)
     return 1 / count, of_one, np.divide(1.0, two_way, out=np.zeros_like(two_way), where=both)
@@ -418,10 +492,10 @@ def _least_product(blocks, inverse):
     v, added = _rank_one(both.reshape(n * n_parts, n * n_parts), n_parts)
     slopes = np.linspace(-1.0, 1.0, _SLOPES) * v.sum()
     total = count - slopes**2 / 2
-    for i, matrix in enumerate(blocks.contrasts.matrices):
-        part = blocks.contrasts.part[blocks.contrasts.block == i]
+    for i, (matrix, part) in enumerate(blocks.functions):
         products = [(matrix[:, part == a] @ matrix[:, part == a].T).ravel() for a in range(n_parts)]
-        products = np.unique(np.stack(products, axis=-1), axis=0)
+        # zeros: those of a code outside the column
+        products = np.unique(np.vstack([np.stack(products, axis=-1), np.zeros(n_parts)]), axis=0)
         here = slice(i * n_parts, (i + 1) * n_parts)
         square = np.einsum("xa,ab,xb->x", products, added[here, here], products)
         linear = (products @ one_way[i])[:, None] + np.outer(products @ v[here], slopes)

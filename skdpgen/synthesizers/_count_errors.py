@@ -17,7 +17,7 @@ from ..data.frame_codec import FrameCodec
 from ..data.level_groups import error_of_a_level, grouped_columns, groups_above_noise, square_of_levels
 from ..data.rows_per_unit import OpenUnit
 from ..data.scores import Scores, score_moments
-from ..data.table_plan import SEEN, correlation_over_noise, plan_bins, plan_tables, prefers_scores
+from ..data.table_plan import correlation_over_noise, has_middle, plan_bins, plan_tables, prefers_scores
 from ..mechanisms import selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
@@ -98,7 +98,10 @@ def smallest_kept(n_columns, n_categorical, noise_multiplier, delta, neighboring
 
 
 def smallest_seen(codec, noise_multiplier, neighboring, n_rows):
-    """Return the smallest correlation that the noise of two-way tables does not hide; see `plan_bins`.
+    """Return the smallest correlation that the noise of two-way tables, or of sides, does not hide.
+
+    See `plan_bins`. Of the products of sides it is that of normal columns whose mean product, over the rows of all
+    classes, is as large as its noise.
 
     Parameters
     ----------
@@ -112,10 +115,23 @@ def smallest_seen(codec, noise_multiplier, neighboring, n_rows):
     Returns
     -------
     float
-        Infinite where no two-way table shows anything.
+        Infinite where nothing shows any.
     """
-    relative = noise_multiplier * _weight(neighboring)
-    return plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative)[1]
+    seen = _seen_by_tables(codec, noise_multiplier, neighboring, n_rows)
+    if np.isfinite(seen):
+        return seen
+    n_classes, plan = max(codec.n_classes, 1), plan_tables(codec, seen, np.ones(len(codec.n_levels)))
+    if plan.sides is None:
+        return np.inf
+    noise = plan.noise_sd(_scale(plan, noise_multiplier, neighboring)).sides[0]
+    mean = n_classes**0.5 * float(np.median(noise[plan.across])) / max(n_rows, 1.0)
+    return float(np.sin(np.pi / 2 * mean)) if mean < 1 else np.inf
+
+
+def _seen_by_tables(codec, noise_multiplier, neighboring, n_rows):
+    schema, relative = codec.encoder.schema_, noise_multiplier * _weight(neighboring)
+    divided = all(has_middle(schema[block.name]) for block in codec.blocks)
+    return plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative, divided=divided)[1]
 
 
 def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, scores=None):
@@ -143,8 +159,7 @@ def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, s
         return _with_grouped(_errors_of_scores(codec, scores, noise, neighboring), codec, noise, neighboring)
     seen = np.inf
     if pairs:
-        seen = smallest_seen(codec, noise["moments"], neighboring, n_rows)
-        seen = seen if np.isfinite(seen) else 2 * SEEN  # a released number of rows is not the one of the fit
+        seen = _seen_by_tables(codec, noise["moments"], neighboring, n_rows)
     errors = _errors_of_tables(codec, noise["moments"], neighboring, plan_tables(codec, seen, importance))
     return _with_grouped(errors, codec, noise, neighboring)
 
@@ -163,8 +178,7 @@ def _with_grouped(errors, codec, noise, neighboring):
 def _errors_of_tables(codec, noise_multiplier, neighboring, plan):
     """Those of the tables that are the sums of their parts: means over the levels of a column."""
     n_blocks, n_classes = len(codec.n_levels), max(codec.n_classes, 1)
-    joint = BoundedSum(0.0, plan.add_or_remove_one, plan.replace_one, weighted=weighs_units(neighboring))
-    scale = noise_multiplier * joint.sensitivity(neighboring)
+    scale = _scale(plan, noise_multiplier, neighboring)
     if scale == 0:
         zero = np.zeros(n_blocks)
         return CountErrors(zero, zero, 0.0, 0.0)
@@ -180,6 +194,12 @@ def _errors_of_tables(codec, noise_multiplier, neighboring, plan):
         two_way = np.nanmedian((n_classes * mean) ** 0.5, axis=1)
     of_class = float(noise.count[0])
     return CountErrors((n_classes * one_way) ** 0.5, two_way, of_class, (_HIDDEN + float(ndtri(_KEPT))) * of_class)
+
+
+def _scale(plan, noise_multiplier, neighboring):
+    """Standard deviation of the noise on the weighted query of a plan."""
+    joint = BoundedSum(0.0, plan.add_or_remove_one, plan.replace_one, weighted=weighs_units(neighboring))
+    return noise_multiplier * joint.sensitivity(neighboring)
 
 
 def _errors_of_scores(codec, scores, noise, neighboring):
@@ -330,7 +350,8 @@ class PlannedTable:
         classes = int(np.prod([_size(schema[name]) for name in self.targets]))
         numbers = sum(not isinstance(column, Categorical | Boolean) for column in columns)
         moments = noise.get("moments", 0.0) * _weight(neighboring)
-        n_bins, seen = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins)
+        divided = self.tables and all(has_middle(c) for c in columns if c.name not in self.targets)
+        n_bins, seen = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins, divided=divided)
         as_scores = False
         if self.tables and np.isinf(seen):
             grids = [len(fine_grid(c)) - 1 for c in columns if not isinstance(c, Categorical | Boolean)]

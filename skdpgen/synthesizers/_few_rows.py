@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from ..data.table_plan import plan_bins, prefers_scores, size_of_column
+from ..data.table_plan import has_middle, plan_bins, prefers_scores, size_of_column
 from ..exceptions import UtilityWarning
 from ..tabular import Boolean, Categorical
 from ._count_errors import smallest_kept
@@ -33,7 +33,10 @@ def point_out_few_rows(rows, settings, plan):
         lost.append(f"all learned categories, since one is kept if about {least:.0f} rows have it")
     if getattr(settings, "moments_alone", False) and _hides_relations(rows, n_rows, plan.noise_multipliers["moments"]):
         rows.unlearned.expects_relations = False
-        lost.append("how columns depend on one another, so that they are modelled as independent")
+        lost.append(
+            "all two-way tables: columns of more than two categories are modelled as independent, and others by one "
+            "noisy correlation of each pair, if it shows any"
+        )
     if lost:
         warnings.warn(
             f"{n_rows} rows are too few for epsilon={plan.epsilon:.3g} and {len(rows.schema)} columns: the noise hides "
@@ -66,6 +69,7 @@ def _hides_relations(rows, n_rows, noise_multiplier):
     known = [c for c in columns if c.name in targets and c.complete]
     classes, n_blocks = int(np.prod([size_of_column(c) for c in known])), len(columns) - len(targets)
     n_numbers = sum(not isinstance(c, Categorical | Boolean) for c in columns)
-    n_bins, seen = plan_bins(n_rows, n_blocks, classes, noise_multiplier, most=rows.most_bins)
+    divided = all(has_middle(column) for column in columns if column.name not in targets)
+    n_bins, seen = plan_bins(n_rows, n_blocks, classes, noise_multiplier, most=rows.most_bins, divided=divided)
     scores = prefers_scores(n_rows, n_blocks, classes, noise_multiplier, n_bins, True, n_numbers)
     return n_blocks > 1 and np.isinf(seen) and not scores

@@ -234,11 +234,11 @@ def fit_frame_model(rows, model, fit):
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     options = {"tables": True, "scores": model.moments_alone}
-    codec, seen, unspent = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options)
+    codec, seen, unspent, middles = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options)
     noise = noise_with_levels(noise, codec.encoder.groups_)
     scores = Scores.of_codec(codec, rows.importance_of(codec)) if seen is None else None
     seen = np.inf if seen is None and scores is None else seen  # too many scores: one-way tables
-    plan = plan_tables(codec, seen, rows.importance_of(codec)) if scores is None else None
+    plan = plan_tables(codec, seen, rows.importance_of(codec), middles) if scores is None else None
     tables = rows.moments(codec, plan) if scores is None else rows.score_moments(codec, scores)
     noise_multiplier, triples = noise["moments"], None
     packed = add_gaussian(tables, noise_multiplier, rng, neighboring)
@@ -358,6 +358,7 @@ def _fit_to_tables(packed, scale, plan, triples, codec, model, fit, shrink):
         progress=bar,
         triples=triples,
         shrink=shrink,
+        sides=plan.sides,
         **_options(codec, model),
     )
 
@@ -376,9 +377,15 @@ def _warn_of_what_is_lost(codec, latent_model, unlearned, pairs):
     also = None
     if not pairs and len(codec.n_levels) > 1 and unlearned.expects_relations:
         few = "the noise also hides" if unlearned else "too few rows for this noise to estimate"
-        also = f"{few} how columns depend on one another: they are modelled as independent" + (
-            " within a class" if codec.n_classes else ""
-        )
+        within = " within a class" if codec.n_classes else ""
+        if latent_model.points.shape[2] == 1:  # one support point a class
+            also = f"{few} how columns depend on one another: they are modelled as independent{within}"
+        else:
+            also = (
+                f"{few} two-way tables. Numbers, dates and columns of two categories depend on one another as normal "
+                "variables do, as strongly as one noisy correlation of each pair shows; columns of more categories are "
+                f"modelled as independent{within}"
+            )
     unlearned.warn(also)
     if codec.n_classes:
         gone = (latent_model.class_counts == 0) & ~codec.optional_classes

@@ -14,7 +14,7 @@ from ..mechanisms._selection import denoise, occupied_cells, sure_range, unevenn
 from ._columns import Datetime
 from ._frames import numeric_bounds
 
-__all__ = ["Binning", "fine_grid", "is_uneven", "learned_binning", "merge"]
+__all__ = ["Binning", "fine_grid", "is_uneven", "learned_binning", "measure_of", "merge"]
 
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
@@ -111,7 +111,7 @@ class Binning:
         stops = np.array([*self.starts[1:], len(mass)])
         starts = np.array(self.starts)
         empty = np.repeat(self.bin_mass <= 0, stops - starts)
-        mass = np.where(empty, _measure(edges), mass / max(mass.sum(), _TINY))
+        mass = np.where(empty, measure_of(edges), mass / max(mass.sum(), _TINY))
         total = np.concatenate([[0.0], np.cumsum(mass)])
         low, high = total[starts[codes]], total[stops[codes]]
         cells = np.searchsorted(total, low + rng.random(len(codes)) * (high - low), side="right") - 1
@@ -168,7 +168,7 @@ def _is_point(low, high):
     return high <= np.nextafter(low, np.inf) + _TINY
 
 
-def _measure(edges):
+def measure_of(edges):
     """Return the size of each cell; a point has next to none."""
     width = np.diff(edges)
     point = _is_point(edges[:-1], edges[1:])
@@ -247,7 +247,7 @@ def is_uneven(noisy, column, noise_sd, binning):
     """
     edges = fine_grid(column)
     starts = np.unique(np.searchsorted(binning.bin_edges[1:-1], edges[:-1], side="right"), return_index=True)[1][1:]
-    parts = zip(*(np.split(values, starts) for values in (noisy, _measure(edges))))
+    parts = zip(*(np.split(values, starts) for values in (noisy, measure_of(edges))))
     return sum(unevenness(*part, noise_sd, len(noisy)) for part in parts) > _CLEARLY
 
 
@@ -274,7 +274,7 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1, *, learned_b
     Binning
     """
     edges = fine_grid(column)
-    measure = _measure(edges)
+    measure = measure_of(edges)
     mass = denoise(noisy, measure, noise_sd)
     few = column.whole and len(mass) <= _FEW_VALUES and noise_sd > 0
     first, last = sure_range(noisy, measure, noise_sd, n_columns)

@@ -22,10 +22,10 @@ from ..mechanisms import (
     outermost_bins,
     split_histogram,
 )
-from ..mechanisms._selection import above_threshold, occupied_cells, widened, with_hidden_signs
+from ..mechanisms._selection import above_threshold, denoise, occupied_cells, widened, with_hidden_signs
 from ..utils.categories import family
 from ..utils.watching import tell_kept
-from ._binning import Binning, fine_grid, is_uneven, learned_binning
+from ._binning import Binning, fine_grid, is_uneven, learned_binning, measure_of
 from ._columns import (
     MAX_INTEGER,
     MOST_WRITTEN,
@@ -749,6 +749,35 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32, *, learned=(), sin
         options = {"learned_bounds": column.name in learned, "single_values": single_values}
         binnings[column.name] = learned_binning(cells, column, noise_sd, max_bins, len(columns), **options)
     return binnings
+
+
+def middles_from_histogram(noisy, schema, noise_sd, binnings) -> dict[str, int]:
+    """Number of bins below the middle of each column: where about half of the rows are, by the released counts.
+
+    Parameters
+    ----------
+    noisy, schema, noise_sd
+        As in `bins_from_histogram`.
+    binnings : dict of column name -> Binning
+        From the same counts.
+
+    Returns
+    -------
+    dict of column name -> int
+        Of the columns of at least two bins; at least one bin is on either side.
+    """
+    columns, sizes = _numeric_columns(schema)
+    middles = {}
+    for column, counts in zip(columns, split_histogram(noisy, sizes)):
+        edges, binning = fine_grid(column), binnings[column.name]
+        if binning.n_bins > 1:
+            below = np.cumsum(binning.bin_mass)[:-1]
+            if len(binning.doubtful) == binning.n_bins:  # as if half of the rows were even, of bins of equal width
+                total = np.cumsum(denoise(counts[:-1], measure_of(edges), noise_sd))
+                found = total[np.searchsorted(edges, binning.bin_edges[1:-1]) - 1] / max(total[-1], 1e-12)
+                below = (below + found) / 2 if total[-1] > 0 else below
+            middles[column.name] = 1 + int(np.argmin(np.abs(below - 0.5)))
+    return middles
 
 
 def enough_rows(n_cells):
