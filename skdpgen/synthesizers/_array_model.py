@@ -518,7 +518,7 @@ def refine_images(rows, codec, generator, row_count, features, fit):
         moved = latents.means, class_maps(space, latents)
     else:
         moved = common_map(space, released, *noise_sds)
-    return RefinedImages.of(generator, space, *moved, n_steps=features.n_steps)
+    return RefinedImages.of(generator, space, *moved, n_steps=features.n_steps).aimed(fit.stream, apart=apart)
 
 
 def feature_moments(rows, codec, space, *, apart=True, exact=True):

@@ -39,6 +39,7 @@ MATRIX = np.random.default_rng(5).normal(size=(WaveletFeatures(SHAPE).n_features
 def few(monkeypatch):
     """Fewer synthetic images."""
     monkeypatch.setattr(refined_images, "_IMAGES", 1000)
+    monkeypatch.setattr(refined_images, "_TRIED", 1000)
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +234,28 @@ def test_moments_of_features_that_are_noise_alone_leave_the_synthetic_ones(gener
     means, maps = _common(space, 1e7, 1000.0, shift, np.eye(20))
     assert np.linalg.norm(means - space.centers) < 0.5 * np.linalg.norm(shift)
     np.testing.assert_allclose(maps, np.tile(np.eye(20), (10, 1, 1)), atol=0.02)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_targets_make_up_for_what_moves_miss(generator, few, rng, apart):
+    """Of means and of variances; where the classes have one map, they still have one after that."""
+    space = feature_space(generator, (8, 8), rng, n_features=20, n_scales=2)
+    maps = np.tile(1.2 * np.eye(20), (10, 1, 1))
+    first = RefinedImages.of(generator, space, space.centers + 0.02, maps, n_steps=8)
+    second = first.aimed(np.random.default_rng(1), apart=apart)
+    again = first.aimed(np.random.default_rng(1), apart=apart)
+    np.testing.assert_array_equal(again.maps, second.maps)
+    assert (second.maps != second.maps[0]).any() == apart
+    classes = np.repeat(np.arange(10), 60)
+    rows = generator.sample(classes, rng)
+    unit = ((rows - generator.low) / (generator.high - generator.low)).astype(np.float32)
+    wanted, gaps = first._targets(unit, classes), []
+    for each in (first, second):
+        found = refined_images._features(each._moved(unit, classes), (8, 8), each.wavelets) @ each.matrix
+        spreads = [np.square(f - f.mean(axis=0)).sum() for f in (found, wanted)]
+        gaps.append((np.linalg.norm((found - wanted).mean(axis=0)), abs(np.log(spreads[0] / spreads[1]))))
+    assert gaps[1][0] < 0.8 * gaps[0][0]
+    assert gaps[1][1] < 0.8 * gaps[0][1]
 
 
 @pytest.mark.parametrize(
