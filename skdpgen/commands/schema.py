@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import sys
 import warnings
 from pathlib import Path
 
 from ._arguments import add_dropping, add_reading, columns_of, names_of, options, reading
+from ._notations import refuse_notations
 
 __all__ = ["add", "run"]
 
@@ -72,7 +74,7 @@ def run(arguments):
     notation, left_out = reading(arguments), []
     if arguments.drop:
         left_out = names_of(arguments.drop, columns_of(arguments.input, notation), "--drop")
-    frame = read_table(arguments.input, notation, left_out=left_out)
+    frame = read_table(arguments.input, notation, left_out=left_out, refuse=_refusal(arguments, notation, left_out))
     schema, target = _settled(arguments, frame), arguments.target
     public = list(schema) if "*" in arguments.public else arguments.public
     if terminal is not None:
@@ -97,6 +99,15 @@ def run(arguments):
         print(schema.to_json())
     if terminal is not None:
         _say_what_comes_next(arguments, output or _OUTPUT, answers, left_out)
+
+
+def _refusal(arguments, notation, left_out):
+    """What refuses columns in another notation, but those that are declared as categories or keys."""
+    if not (arguments.categorical or arguments.id):
+        return functools.partial(refuse_notations, ())
+    names = [name for name in columns_of(arguments.input, notation) if name not in left_out]
+    settled = [*_patterns(arguments.id, names), *names_of(arguments.categorical, names, "--categorical")]
+    return functools.partial(refuse_notations, settled)
 
 
 def _new_file(path, terminal, source):

@@ -31,6 +31,7 @@ from ._arguments import (
     reading,
     unit_settings,
 )
+from ._notations import refuse_notations
 from ._units import add_synthetic_units, check_synthetic_units
 
 __all__ = ["add", "run"]
@@ -387,7 +388,13 @@ def _read_rows(arguments, schema, left_out, notation):
     rows = Path(arguments.input)
     # the kinds of the columns of a CSV file are inferred from all its values; a Parquet file declares them
     if arguments.model != "moment" or not is_parquet(rows):
-        rows = read_table(rows, notation, schema=_with_unit(schema, arguments.unit), left_out=left_out)
+        rows = read_table(
+            rows,
+            notation,
+            schema=_with_unit(schema, arguments.unit),
+            left_out=left_out,
+            refuse=functools.partial(refuse_notations, ()),
+        )
     elif left_out:
         rows = functools.partial(parquet_chunks, [rows], left_out)
     _check_kinds(rows, schema, arguments.kinds_from_values)

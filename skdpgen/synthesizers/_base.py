@@ -131,6 +131,10 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         relation = accountant.neighboring
         return relation if self._unit is None else UnitRelation(relation, self._unit)
 
+    def _check_rows(self, rows):
+        if isinstance(rows[0], FrameRows):
+            rows[0].refuse_readings()
+
     def _check_prepared(self, rows, plan):
         if isinstance(rows[0], FrameRows):
             point_out_few_rows(*rows, plan)
