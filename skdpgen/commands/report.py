@@ -6,7 +6,8 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from ._arguments import add_dropping, add_quiet, add_reading, columns_of, load_card, names_of, reading
+from ._arguments import add_dropping, add_quiet, add_reading, columns_of, load_card, names_of
+from ._notations import reading, say_differences
 
 __all__ = ["add", "run"]
 
@@ -104,10 +105,13 @@ def run(arguments):
 
 def _tables(arguments, paths, schema):
     """Tables of the files; one of them may lack columns that are left out."""
+    from ..data.sources import is_parquet
     from ..data.table_reading import read_table
 
-    notations = [reading(arguments)] * len(paths)
-    notations[1] = _of_synthetic(paths[1], notations[0])
+    say_differences(arguments, schema)
+    declares = None if is_parquet(Path(paths[0])) else schema  # rows of a Parquet file are written as usual
+    notations = [reading(arguments, declares, path) for path in paths]
+    notations[1] = _of_synthetic(paths[1], notations[1])
     columns = [columns_of(path, notation) for path, notation in zip(paths, notations)]
     left_out = names_of(arguments.drop, list(dict.fromkeys([*columns[0], *columns[1]])), "--drop")
     _check_columns(paths, columns, left_out, schema)

@@ -6,10 +6,11 @@ import functools
 import shlex
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
-from ._arguments import add_dropping, add_reading, columns_of, names_of, options, reading
-from ._notations import refuse_notations
+from ._arguments import add_dropping, add_reading, columns_of, names_of, options
+from ._notations import declared_notation, reading, refuse_notations
 
 __all__ = ["add", "run"]
 
@@ -89,7 +90,7 @@ def run(arguments):
         public = [name for name in answers.public if name in schema]
         if output and arguments.output is None:
             output = _new_file(output, terminal, arguments.input)
-    schema = declare_public(schema, frame, public)
+    schema = replace(declare_public(schema, frame, public), notation=declared_notation(notation))
     if terminal is None:
         _say_what_to_do(arguments, schema, frame)
     if output:
@@ -136,35 +137,32 @@ def _say_what_to_do(arguments, schema, frame):
     )
     _point_out(arguments, schema)
     _point_out_values(frame)
-    if notation := _notation(arguments):
+    if schema.notation is not None:
         print(
-            f"skdpgen: the schema does not say how the file is written: give{notation} to skdpgen synthesize and "
-            "skdpgen report too",
+            f"skdpgen: the schema stores how the file is written ({_notation(arguments).strip()}): synthesize and "
+            "report need no such options with this schema, and synthetic rows are written in the same way",
             file=sys.stderr,
         )
 
 
 def _notation(arguments, *, dates=False):
-    """The options of this command that say how the file is written, which every command that reads it needs.
-
-    The schema has the formats of dates.
-    """
+    """The options of this command that say how the file is written, for this command again; the schema has them too."""
     text = options(
         missing=arguments.missing,
         separator=arguments.separator,
         thousands=arguments.thousands,
-        decimal=None if arguments.decimal == "." else arguments.decimal,
+        decimal=arguments.decimal,
         sign=arguments.sign,
         dates=arguments.dates if dates else None,
         encoding=arguments.encoding,
-        skip_lines=arguments.skip_lines or None,
+        skip_lines=arguments.skip_lines,
     )
     return text + (" --header" if arguments.header else "")
 
 
 def _say_what_comes_next(arguments, schema, answers, left_out):
     """Print the two commands that follow, with the options of this one that they need too."""
-    shared = options(schema=schema, target=answers.target) + _notation(arguments)
+    shared = options(schema=schema, target=answers.target)
     unit = [] if answers.unit is None else [answers.unit]  # synthetic rows have none
     of_fit, of_report = (options(drop=",".join(map(str, names)) or None) for names in (left_out, [*left_out, *unit]))
     source = shlex.quote(arguments.input)

@@ -230,7 +230,9 @@ class FrameRows:
         if columns:
             listed = ", ".join(f"{column.name!r} {column.dtype}" for column in columns)
             self.public_assumptions.append(f"types of the objects in columns of objects: {listed}")
-        return schema if not columns else Schema([*(() if schema is None else schema.columns), *columns])
+        if not columns:
+            return schema
+        return Schema(columns) if schema is None else replace(schema, columns=(*schema.columns, *columns))
 
     @property
     def frame(self):
