@@ -163,14 +163,13 @@ def _notation(arguments, *, dates=False):
 def _say_what_comes_next(arguments, schema, answers, left_out):
     """Print the two commands that follow, with the options of this one that they need too."""
     shared = options(schema=schema, target=answers.target)
-    unit = [] if answers.unit is None else [answers.unit]  # synthetic rows have none
-    of_fit, of_report = (options(drop=",".join(map(str, names)) or None) for names in (left_out, [*left_out, *unit]))
+    shared += options(unit=answers.unit, drop=",".join(map(str, left_out)) or None)
     source = shlex.quote(arguments.input)
     print(
         f"skdpgen: next, a fit, which is charged, and a page for your eyes alone:\n"
-        f"  skdpgen synthesize {source}{shared}{options(unit=answers.unit)}{of_fit} --epsilon 1 "
+        f"  skdpgen synthesize {source}{shared} --epsilon 1 "
         "--output synthetic.csv --card card.json\n"
-        f"  skdpgen report {source} synthetic.csv{shared}{of_report} --card card.json",
+        f"  skdpgen report {source} synthetic.csv{shared} --card card.json",
         file=sys.stderr,
     )
 

@@ -32,7 +32,7 @@ from ._arguments import (
     unit_settings,
 )
 from ._notations import declared_notation, reading, refuse_notations, say_differences
-from ._units import add_synthetic_units, check_synthetic_units
+from ._units import add_synthetic_units, check_synthetic_units, with_unit
 
 __all__ = ["add", "run"]
 
@@ -391,7 +391,7 @@ def _read_rows(arguments, schema, left_out, notation):
         rows = read_table(
             rows,
             notation,
-            schema=_with_unit(schema, arguments.unit),
+            schema=with_unit(schema, arguments.unit),
             left_out=left_out,
             refuse=functools.partial(refuse_notations, ()),
         )
@@ -401,18 +401,6 @@ def _read_rows(arguments, schema, left_out, notation):
     if schema is not None:
         _name_undeclared(arguments, schema, left_out, notation)
     return rows
-
-
-def _with_unit(schema, unit):
-    """The schema by which a file is read: identifiers are text, so that 007 and 7 are two persons."""
-    from .. import Schema
-    from ..tabular import Identifier
-
-    if unit is None or (schema is not None and unit in schema):
-        return schema
-    return (
-        Schema([Identifier(unit)]) if schema is None else replace(schema, columns=(*schema.columns, Identifier(unit)))
-    )
 
 
 def _open_ledger(arguments, synthesizer, rows):
