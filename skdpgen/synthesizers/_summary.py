@@ -17,7 +17,7 @@ from ..generators.refined_table import RefinedTable
 from ..tabular import Boolean, Categorical, Datetime
 from ..tabular._columns import bin_decimals, rounded_to, unit_microseconds
 from ..utils.printing import printable, table_lines
-from ._count_errors import count_errors, joint_sd, smallest_kept, smallest_seen, weighs_units
+from ._count_errors import KeptSizes, count_errors, joint_sd, kept_sizes, smallest_seen, weighs_units
 from ._frame_model import joined_noise
 
 __all__ = ["ColumnSummary", "FitSummary", "summarize"]
@@ -100,7 +100,7 @@ class FitSummary:
         Released number of rows.
     smallest_kept : float or None
         Rows, or units, of the smallest category that is kept with probability .95, where categories were learned; of
-        columns that hide many rows, smaller ones are kept too.
+        columns that hide many rows, smaller ones are kept too, if they are not below `usually_lost`.
     counted : {"rows", "units"}, default="rows"
         What was counted: rows, or units where each of them counts 1. Errors and `smallest_kept` are in these.
     n_counted : float or None
@@ -109,6 +109,8 @@ class FitSummary:
         Correlation of two columns below which the noise hides it, where it is so large that the two-way tables are
         drawn towards independence; 1 where the noise hides all of them, and columns are modelled as independent. None
         elsewhere.
+    usually_lost : float or None
+        Rows, or units, of learned categories below which they are lost more often than not.
     """
 
     columns: tuple
@@ -118,7 +120,7 @@ class FitSummary:
     counted: str = "rows"
     n_counted: float | None = None
     smallest_correlation: float | None = None
-    _again: tuple | None = field(default=None, compare=False)
+    usually_lost: float | None = None
 
     def to_frame(self):
         """Return the columns as a DataFrame, one row each."""
@@ -129,15 +131,17 @@ class FitSummary:
         head += ("at its ends",)
         lines = [_line(column) for column in self.columns[:_SHOWN]]
         more = len(self.columns) - len(lines)
-        kept, what = self.smallest_kept, self.counted
         words = [
             *([f"and {more} more columns: see to_frame()"] if more else []),
             *self._numbers_in_words(),
-            *([f"a learned category is kept with probability .95 if {kept:.0f} {what} have it"] if kept else []),
+            *([f"learned categories: {self._kept_in_words()}"] if self.smallest_kept else []),
             *self._ranges_in_words(),
             *self._relations_in_words(),
         ]
         return "\n".join([*table_lines(head, lines), *words])
+
+    def _kept_in_words(self):
+        return KeptSizes(self.usually_lost, self.smallest_kept).in_words(self.counted)
 
     def _numbers_in_words(self):
         if self.counted == "rows":
@@ -187,13 +191,12 @@ class FitSummary:
         hidden = [c for c in self.columns if c.learned and c.other is not None and c.other > _MUCH]
         if lost := [c for c in hidden if c.categories]:
             named = _named([f"{c.name!r} ({c.other:.0%})" for c in lost])
-            least = self.smallest_kept
-            if least and self._again is not None:  # of columns that hide so many rows there was a second release
-                least = min(least, smallest_kept(len(lost), len(lost), *self._again))
-            fewer = f" that fewer than about {least:.0f} {self.counted} have" if least else ""
+            said = (
+                f"of categories, {self._kept_in_words()}" if self.smallest_kept else "categories are lost in the noise"
+            )
             yield (
-                f'the synthetic rows have "other" in much of {named}: categories{fewer} are lost in the noise. Declare '
-                "the categories in the schema, if they are public, or merge rare ones"
+                f'the synthetic rows have "other" in much of {named}: {said}. Declare the categories in the schema, if '
+                "they are public, or merge rare ones"
             )
         if written := [c for c in hidden if c.other_value is not None and not isinstance(c.other_value, str)]:
             named = _named([f"{c.other_value!r} in {c.name!r}" for c in written])
@@ -289,17 +292,15 @@ def summarize(model, card: PrivacyCard, importance=None):
         columns.append(summary)
         if values:
             spikes[column.name] = values
-    kept, again = None, {}
-    if codec.learned and "schema" in noise:
+    sizes = None
+    if codec.learned:
         schema = codec.encoder.schema_
         n_columns = sum(isinstance(schema[name], Categorical) for name in codec.learned)
-        twice = "categories" in noise
-        delta = delta / 2 if twice else delta
-        kept = smallest_kept(len(codec.learned), n_columns, noise["schema"], delta, card.relation) or None
-        again = {"_again": (noise["categories"], delta, card.relation)} if twice else {}
+        sizes = kept_sizes(len(codec.learned), n_columns, noise, delta, card.relation)
+    lost, kept = (None, None) if sizes is None else sizes
     what = {"counted": "units", "n_counted": n_counted} if counts_units else {}
     relations = _smallest_correlation(model, noise, card.relation, n_counted)
-    return FitSummary(tuple(columns), n_rows, kept, spikes, smallest_correlation=relations, **what, **again)
+    return FitSummary(tuple(columns), n_rows, kept, spikes, smallest_correlation=relations, usually_lost=lost, **what)
 
 
 def _smallest_correlation(model, noise, neighboring, n_counted):
