@@ -41,6 +41,7 @@ def _declared():
     )
 
 
+@pytest.mark.filterwarnings("ignore:the classes of the target")
 def test_lost_categories_are_said_by_column_with_their_share():
     with pytest.warns(UtilityWarning, match=r"\"other\" in much of 'town' \((5\d|6[0-4])%\).*Declare"):
         synth = MomentSynthesizer(0.6, target="ill").fit(_frame())
