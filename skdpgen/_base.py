@@ -87,6 +87,7 @@ class PrivateEstimator(BaseEstimator):
             self._unit = self._resolve_unit(groups)
             planner = self._planner(self._resolve_accountant())
             rows, plan = self._prepare(X, y, planner, *self._groups(groups))
+            self._check_rows(rows)
             self._check_prepared(rows, plan)
             said.issue()  # in time: whoever reads them may stop the fit, and where they are errors nothing is charged
             rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
@@ -122,6 +123,9 @@ class PrivateEstimator(BaseEstimator):
         """Return what plans and charges the fit: the accountant, or what replaces it in a fit that goes on."""
         return accountant
 
+    def _check_rows(self, rows):
+        """Refuse rows that a fit of all of them, and no run of a search, may refuse: runs come after the charge."""
+
     def _check_prepared(self, rows, plan):
         """Make the last checks before the charge."""
 
@@ -151,7 +155,7 @@ class PrivateEstimator(BaseEstimator):
                 "epsilon=None means the epsilon that is left when fit is called, and a planned charge would leave "
                 "nothing: set epsilon to a number for plan()"
             )
-        return self._planned(X, y, groups=groups, described=True)
+        return self._planned(X, y, groups=groups, described=True, checked=True)
 
     def _requested(self, X, y, accountant, groups=None):
         """Return the phases that `fit` would release (a `FitRequest`), for a search, which calibrates them itself."""
@@ -159,13 +163,15 @@ class PrivateEstimator(BaseEstimator):
         self._planned(X, y, recorder, groups)
         return recorder.request
 
-    def _planned(self, X, y, accountant=None, groups=None, described=False):
+    def _planned(self, X, y, accountant=None, groups=None, described=False, checked=False):
         trial = clone(self)
         trial._validate_params()
         with trial._fitting():
             trial._unit = trial._resolve_unit(groups)
             accountant = trial._resolve_accountant() if accountant is None else accountant
             prepared = trial._prepare(X, y, accountant, *trial._groups(groups))
+            if checked:
+                trial._check_rows(prepared[0])
             return trial._describe(*prepared) if described else prepared[1]
 
     def _describe(self, prepared, plan):

@@ -47,6 +47,10 @@ __all__ = [
 # the clusters of DP-GM, and of the model of the target, which is made where its share is given.
 _SHARES = {"bounds": 0.05, "clusters": 0.1, "target": 0.0}
 _SHARE = Interval(Real, 1e-6, 1, closed="left")
+# Labels of releases in a ledger: of facts that are learned, of moments, and of what else makes a model.
+_LEARNED = ("schema", "categories", "ranges", "bins", "levels", "classes", "l2_bound", "unit_rows", "row_count")
+_MOMENTS = ("moments", "mean", "norm", "triples", "units", "unit_pairs", "cells", "greys")
+_MODELS = ("training", "votes", "gradients", "embedding", "network", "em", "start")
 # Parameters of earlier versions: the parameter that holds them now, and what to give.
 _MOVED = {
     "unit_weighting": ("unit", "unit=PrivacyUnit(..., weighting=...)"),
@@ -566,12 +570,25 @@ def check_split(split, names):
     if unknown := [name for name in split if name not in names]:
         raise InvalidParameterError(
             f"budget_split has no entry {unknown[0]!r} here; it takes {', '.join(map(repr, names))}"
+            + _holder_in_words(unknown[0], names)
         )
     for name in _SHARES.keys() & split.keys():
         if not _SHARE.is_satisfied_by(split[name]):
             raise InvalidParameterError(
                 f"budget_split[{name!r}] must be a share of the budget, from 1e-6 to below 1; got {split[name]!r}"
             )
+
+
+def _holder_in_words(release, names):
+    """Which entry holds a release that a ledger names; nothing for other words."""
+    if release in _LEARNED:
+        return f". The release {release!r} is one of 'bounds', the share of each kind of fact that is learned"
+    holders = {**dict.fromkeys(_MOMENTS, ("encoder", "moments")), "features": ("decoder",)}
+    if holder := next((name for name in holders.get(release, ()) if name in names), None):
+        return f". The release {release!r} is one of {holder!r}"
+    if release in (*_MOMENTS, *_MODELS):
+        return f". If the fit makes the release {release!r}, that gets what the entries leave"
+    return ""
 
 
 def share_of(split, name):

@@ -7,7 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from skdpgen import Schema, load
 from skdpgen.__main__ import main
+from skdpgen.data.table_writing import write_table
+from skdpgen.tabular import Numeric
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def test_a_fit_prints_what_it_lost_on_stderr_and_that_its_ledger_saw_it_alone(ta
     assert re.search(r"^skdpgen: UtilityWarning: .* \"other\" in much of 'town' \([56]\d%\)", err, re.MULTILINE)
     lines = [line.split() for line in err.splitlines()]
     header = next(at for at, words in enumerate(lines) if words[:2] == ["column", "kind"])
-    assert " ".join(lines[header]).startswith("column kind bounds or categories drawn other error of a count")
+    assert " ".join(lines[header]).startswith("column kind bounds or categories drawn other missing error of a count")
     town = next(words for words in lines[header + 1 :] if words[0] == "town")
     assert town[1] == "category"
     assert int(town[2]) < 10  # of 81: the others are lost in the noise
@@ -69,3 +72,24 @@ def test_a_plan_in_json_has_the_figures_in_rows(table, capsys):
     assert 150 < town["smallest_kept"] < 250
     assert plan["assumptions"][0] == "3000 rows"
     assert "rows_in_the_noise" not in plan["phases"][0]
+
+
+@pytest.mark.parametrize(("step", "pattern"), [(1000, r"\d+000"), (0.5, r"\d+\.[05]")])
+def test_numbers_with_a_whole_step_are_written_without_decimals(tmp_path, monkeypatch, step, pattern):
+    monkeypatch.chdir(tmp_path)
+    pay = np.random.default_rng(0).integers(20, 200, 800) * 1000
+    pd.DataFrame({"pay": np.where(np.arange(800) % 5, pay, np.nan)}).to_csv("a.csv", index=False)
+    Schema([Numeric("pay", (1000, 200_000), step=step, missing=True)]).save("s.json")
+    fit = "synthesize a.csv --schema s.json --epsilon 8 --output out.csv --save-model m.safetensors"
+    assert main(fit.split()) == 0
+    assert main(["sample", "m.safetensors", "--output", "more.csv"]) == 0
+    for name in ("out.csv", "more.csv"):
+        texts = pd.read_csv(name, dtype=str)["pay"].dropna()
+        assert texts.str.fullmatch(pattern).all()
+    assert load("m.safetensors").sample(5)["pay"].dtype == "float64"  # in Python the schema gives the dtype
+
+
+def test_chunks_of_whole_numbers_that_are_too_large_or_not_whole_are_written_as_they_are(tmp_path):
+    frames = [pd.DataFrame({"x": [1.0, np.nan]}), pd.DataFrame({"x": [0.5, 2.0]}), pd.DataFrame({"x": [1e300]})]
+    write_table(frames, tmp_path / "a.csv", whole=["x"])
+    assert (tmp_path / "a.csv").read_text().split() == ["x", "1", '""', "0.5", "2.0", "1e+300"]

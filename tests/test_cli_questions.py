@@ -253,7 +253,7 @@ def test_commands_that_follow_protect_the_persons_that_were_named(tmp_path, monk
     assert code == 0
     fit, report = said.rstrip().splitlines()[-2:]
     assert "--unit Patient-Nr --drop name --epsilon 1" in fit
-    assert "--drop name,Patient-Nr --card card.json" in report
+    assert "--unit Patient-Nr --drop name --card card.json" in report
     assert main(fit.replace("--epsilon 1", "--epsilon 8").split()[1:]) == 0
     assert list(pd.read_csv("synthetic.csv")) == ["score", "age", "ill"]
     assert main(report.split()[1:]) == 0

@@ -65,7 +65,7 @@ MUTANTS = [
     (
         "noise of candidates that is refused after the charge",
         [SEARCH],
-        (PrivateSearchCV._prepare, ("$e._planned($X, $y, CalibratedFit($fit), $g)", "pass")),
+        (PrivateSearchCV._prepare, ("$e._planned($X, $y, CalibratedFit($fit), $g, checked=True)", "pass")),
     ),
     # ---- products
     (

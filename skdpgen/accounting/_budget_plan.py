@@ -68,6 +68,9 @@ class PlannedCounts:
     two_way_error : float or None
         Standard error, in rows, of the count of rows at one level of each of two columns; None where these counts are
         not released.
+    usually_lost : float or None
+        Rows of learned categories, or classes, below which they are lost more often than not; None where none are
+        learned.
     """
 
     fit: str
@@ -76,6 +79,7 @@ class PlannedCounts:
     smallest_kept: float | None
     one_way_error: float | None
     two_way_error: float | None
+    usually_lost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -222,10 +226,20 @@ class BudgetPlan:
             for row in self.counts
         ]
         words = ["smallest kept: the smallest category that is kept with probability .95; errors are standard errors"]
+        words += self._kept_in_words()
         unknown = any(row.one_way_error is None for row in self.counts)
         words += ["no error: the model is not made of such counts"] if unknown else []
         words += ["in units: each counts 1, shared by its rows"] if what == "units" else []
         return [*table_lines(head, lines), *words, ""]
+
+    def _kept_in_words(self):
+        learned = [row for row in self.counts if row.usually_lost and row.smallest_kept]
+        sizes = dict.fromkeys((row.usually_lost, row.smallest_kept, row.kind.rpartition(" ")[2]) for row in learned)
+        return [
+            f"learned {'classes' if kind == 'target' else 'categories'}: those of fewer than {lost:.0f} {self.counted} "
+            f"are usually lost, those of {kept:.0f} or more almost never"
+            for lost, kept, kind in sizes
+        ]
 
     def _curve_in_words(self):
         remark = remark_on_epsilon(self.epsilon, self.unit)

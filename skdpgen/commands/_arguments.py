@@ -32,7 +32,6 @@ __all__ = [
     "print_ledger",
     "print_written",
     "read_settings",
-    "reading",
     "unit_settings",
 ]
 
@@ -49,7 +48,7 @@ def add_reading(parser):
     parser.add_argument(
         "--separator", metavar="C", help="separator of the fields of a CSV file: a character, or tab (default: comma)"
     )
-    parser.add_argument("--decimal", metavar="C", default=".", help="decimal mark of numbers: . or , (default: .)")
+    parser.add_argument("--decimal", metavar="C", help="decimal mark of numbers: . or , (default: .)")
     parser.add_argument("--thousands", metavar="C", help="mark between thousands: . or , or ' or space (default: none)")
     parser.add_argument(
         "--dates",
@@ -75,7 +74,6 @@ def add_reading(parser):
     parser.add_argument(
         "--skip-lines",
         type=int,
-        default=0,
         metavar="N",
         help="number of lines above the column names, such as a title (default: 0)",
     )
@@ -106,23 +104,6 @@ def names_of(texts, known, option):
     if unknown := [name for name in names if name not in known]:
         raise ValueError(f"{option}: no column {unknown[0]!r}; the file has {', '.join(known)}")
     return list(dict.fromkeys(names))
-
-
-def reading(arguments):
-    """The notation of files that `add_reading` took."""
-    from ..data.notation import Notation
-
-    return Notation(
-        decimal=arguments.decimal,
-        thousands=arguments.thousands,
-        dates=arguments.dates,
-        signs=arguments.sign,
-        missing_marks=arguments.missing,
-        separator=arguments.separator,
-        encoding=arguments.encoding,
-        skip_lines=arguments.skip_lines,
-        numeric_names=arguments.header,
-    )
 
 
 def columns_of(path, notation):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ..data.sources import is_parquet
-from ..data.table_writing import date_formats_of, example_of, write_table
+from ..data.table_writing import date_formats_of, example_of, whole_numbers_of, write_table
 from ..exceptions import InvalidInputError
 from ..generators.units import with_ids
 from ..utils.atomic import Draft
@@ -167,6 +167,7 @@ def write_rows(
             kinds["example"] = part(example)
         elif schema is not None:
             kinds["date_formats"] = date_formats_of(schema) | (date_formats or {})
+            kinds["whole"] = whole_numbers_of(schema)
         return write_table(frames, path, **written, **kinds)
 
     frames = map(synthesizer.as_frame, synthesizer.sample_chunks(n_rows, random_state=random_state, **asked))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 
-__all__ = ["UnitTables", "add_synthetic_units", "check_synthetic_units"]
+__all__ = ["UnitTables", "add_synthetic_units", "check_synthetic_units", "with_unit"]
 
 
 def add_synthetic_units(parser):
@@ -32,6 +34,18 @@ def check_synthetic_units(arguments):
         raise ValueError("--rows is for samples of rows: leave it out with --units and --units-output")
     if arguments.units is not None and not 1 <= arguments.units < 10**9:
         raise ValueError(f"--units must be positive, and below 1,000,000,000; got {arguments.units}")
+
+
+def with_unit(schema, unit):
+    """The schema by which a file is read: identifiers are text, so that 007 and 7 are two persons."""
+    from .. import Schema
+    from ..tabular import Identifier
+
+    if unit is None or (schema is not None and unit in schema):
+        return schema
+    return (
+        Schema([Identifier(unit)]) if schema is None else replace(schema, columns=(*schema.columns, Identifier(unit)))
+    )
 
 
 class UnitTables:

@@ -17,9 +17,9 @@ from ._arguments import (
     find_models,
     make_model,
     read_settings,
-    reading,
     unit_settings,
 )
+from ._notations import reading
 
 __all__ = ["add", "run"]
 
@@ -146,7 +146,7 @@ def _data(arguments):
         return (X,) if arguments.unit is None else (X, None, np.arange(60))
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     if arguments.input is not None:
-        return (read_table(arguments.input, reading(arguments), schema=schema),)
+        return (read_table(arguments.input, reading(arguments, schema, arguments.input), schema=schema),)
     if schema is None:
         raise ValueError("give INPUT, --schema or --columns: a plan depends on the columns")
     rows = rows_like(schema)

@@ -6,7 +6,9 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from ._arguments import add_dropping, add_quiet, add_reading, columns_of, load_card, names_of, reading
+from ._arguments import add_dropping, add_quiet, add_reading, columns_of, load_card, names_of
+from ._notations import reading, say_differences
+from ._units import with_unit
 
 __all__ = ["add", "run"]
 
@@ -45,6 +47,12 @@ def add(command):
         default=20_000,
         metavar="N",
         help="largest number of rows used of each table (default: 20000)",
+    )
+    command.add_argument(
+        "--unit",
+        metavar="COLUMN",
+        help="column of identifiers, such as a patient number, as for synthesize: it is compared with nothing; the "
+        "page shows how many rows units have, and how similar they are",
     )
     add_dropping(command)
     add_reading(command)
@@ -92,6 +100,7 @@ def run(arguments):
         max_rows=arguments.max_rows,
         random_state=arguments.seed,
         progress=False if arguments.quiet else "auto",
+        unit=arguments.unit,
     )
     report.save(arguments.output)
     for name, value in report.figures.items():
@@ -104,17 +113,23 @@ def run(arguments):
 
 def _tables(arguments, paths, schema):
     """Tables of the files; one of them may lack columns that are left out."""
+    from ..data.sources import is_parquet
     from ..data.table_reading import read_table
 
-    notations = [reading(arguments)] * len(paths)
-    notations[1] = _of_synthetic(paths[1], notations[0])
+    say_differences(arguments, schema)
+    declares = None if is_parquet(Path(paths[0])) else schema  # rows of a Parquet file are written as usual
+    notations = [reading(arguments, declares, path) for path in paths]
+    notations[1] = _of_synthetic(paths[1], notations[1])
     columns = [columns_of(path, notation) for path, notation in zip(paths, notations)]
     left_out = names_of(arguments.drop, list(dict.fromkeys([*columns[0], *columns[1]])), "--drop")
-    _check_columns(paths, columns, left_out, schema)
-    tables = []
+    if arguments.unit is not None and (arguments.unit not in columns[0] or arguments.unit in left_out):
+        raise ValueError(f"--unit: no column {arguments.unit!r} in {paths[0]}, which has {', '.join(columns[0])}")
+    keys = () if arguments.unit is None else (arguments.unit,)
+    _check_columns(paths, columns, left_out, schema, keys)
+    tables, read_as = [], with_unit(schema, arguments.unit)
     for path, names, notation in zip(paths, columns, notations):
         dropped = [name for name in left_out if name in names]
-        tables.append(read_table(path, notation, schema=schema, left_out=dropped))
+        tables.append(read_table(path, notation, schema=read_as, left_out=dropped))
     return tables
 
 
@@ -127,11 +142,12 @@ def _of_synthetic(path, notation):
     return replace(notation, encoding=None) if other else notation
 
 
-def _check_columns(paths, columns, left_out, schema):
-    """Refuse tables of different columns, before any of their rows is read."""
+def _check_columns(paths, columns, left_out, schema, keys):
+    """Refuse tables of different columns but for `keys` and those of the schema, before any of their rows is read."""
     from ..tabular import Identifier
 
-    keys = () if schema is None else [column.name for column in schema.columns if isinstance(column, Identifier)]
+    declared = () if schema is None else schema.columns
+    keys = [*keys, *(column.name for column in declared if isinstance(column, Identifier))]
     real, *others = ([name for name in names if name not in (*left_out, *keys)] for names in columns)
     for path, names in zip(paths[1:], others):
         alone = [(paths[0], [name for name in real if name not in names])]

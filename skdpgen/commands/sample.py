@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._arguments import add_escaping, print_written
 from ._conditions import add_conditions, read_class_ratio, read_given
+from ._notations import writing
 from ._units import add_synthetic_units, check_synthetic_units
 
 __all__ = ["add", "run"]
@@ -16,29 +17,35 @@ def add(command):
     add_synthetic_units(command)
     command.add_argument("--seed", type=int, metavar="S", help="seed of the draw (default: a new one in each run)")
     add_conditions(command)
-    command.add_argument("--separator", metavar="C", help="separator of the fields of OUT.csv (default: comma)")
-    command.add_argument("--decimal", metavar="C", default=".", help="decimal mark: . or , (default: .)")
     command.add_argument(
-        "--missing", metavar="TEXT", default="", help="text of a missing value in OUT.csv (default: the empty field)"
+        "--separator",
+        metavar="C",
+        help="separator of the fields of OUT.csv (default: that of the schema of the fit, else a comma)",
+    )
+    command.add_argument(
+        "--decimal", metavar="C", help="decimal mark: . or , (default: that of the schema of the fit, else .)"
+    )
+    command.add_argument(
+        "--missing",
+        metavar="TEXT",
+        help="text of a missing value in OUT.csv (default: that of the schema of the fit, else the empty field)",
     )
     add_escaping(command)
     command.add_argument("--output", required=True, metavar="OUT.csv", help="CSV or Parquet file to write")
 
 
 def run(arguments):
-    from ..data.notation import Notation
     from ..data.table_writing import check_apart, check_output, check_writing
     from ._results import write_rows
 
     check_synthetic_units(arguments)
     for path in filter(None, (arguments.output, arguments.units_output)):
         check_output(path, table=True)
-    marks = [arguments.missing] if arguments.missing else []
-    notation = Notation(arguments.decimal, separator=arguments.separator, missing_marks=marks)
-    written = {"notation": notation, "escape_formulas": arguments.escape_formulas}
-    check_writing(arguments.output, **written)
+    given = {"notation": writing(arguments, None), "escape_formulas": arguments.escape_formulas}
+    check_writing(arguments.output, **given)  # what the options say, before the model is read
     check_apart(arguments.model, arguments.output, arguments.units_output)
     synthesizer = _loaded(arguments.model)
+    written = given | {"notation": writing(arguments, getattr(synthesizer, "schema_", None))}
     asks = arguments.units is not None or arguments.units_output is not None
     if asks and getattr(synthesizer.model_, "units", None) is None:
         raise ValueError("--units and --units-output need a model that was fitted to a table with --unit")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
-from ._arguments import add_dropping, add_reading, columns_of, names_of, options, reading
+from ._arguments import add_dropping, add_reading, columns_of, names_of, options
+from ._notations import declared_notation, reading, refuse_notations
 
 __all__ = ["add", "run"]
 
@@ -72,7 +75,7 @@ def run(arguments):
     notation, left_out = reading(arguments), []
     if arguments.drop:
         left_out = names_of(arguments.drop, columns_of(arguments.input, notation), "--drop")
-    frame = read_table(arguments.input, notation, left_out=left_out)
+    frame = read_table(arguments.input, notation, left_out=left_out, refuse=_refusal(arguments, notation, left_out))
     schema, target = _settled(arguments, frame), arguments.target
     public = list(schema) if "*" in arguments.public else arguments.public
     if terminal is not None:
@@ -87,7 +90,7 @@ def run(arguments):
         public = [name for name in answers.public if name in schema]
         if output and arguments.output is None:
             output = _new_file(output, terminal, arguments.input)
-    schema = declare_public(schema, frame, public)
+    schema = replace(declare_public(schema, frame, public), notation=declared_notation(notation))
     if terminal is None:
         _say_what_to_do(arguments, schema, frame)
     if output:
@@ -97,6 +100,15 @@ def run(arguments):
         print(schema.to_json())
     if terminal is not None:
         _say_what_comes_next(arguments, output or _OUTPUT, answers, left_out)
+
+
+def _refusal(arguments, notation, left_out):
+    """What refuses columns in another notation, but those that are declared as categories or keys."""
+    if not (arguments.categorical or arguments.id):
+        return functools.partial(refuse_notations, ())
+    names = [name for name in columns_of(arguments.input, notation) if name not in left_out]
+    settled = [*_patterns(arguments.id, names), *names_of(arguments.categorical, names, "--categorical")]
+    return functools.partial(refuse_notations, settled)
 
 
 def _new_file(path, terminal, source):
@@ -125,43 +137,39 @@ def _say_what_to_do(arguments, schema, frame):
     )
     _point_out(arguments, schema)
     _point_out_values(frame)
-    if notation := _notation(arguments):
+    if schema.notation is not None:
         print(
-            f"skdpgen: the schema does not say how the file is written: give{notation} to skdpgen synthesize and "
-            "skdpgen report too",
+            f"skdpgen: the schema stores how the file is written ({_notation(arguments).strip()}): synthesize and "
+            "report need no such options with this schema, and synthetic rows are written in the same way",
             file=sys.stderr,
         )
 
 
 def _notation(arguments, *, dates=False):
-    """The options of this command that say how the file is written, which every command that reads it needs.
-
-    The schema has the formats of dates.
-    """
+    """The options of this command that say how the file is written, for this command again; the schema has them too."""
     text = options(
         missing=arguments.missing,
         separator=arguments.separator,
         thousands=arguments.thousands,
-        decimal=None if arguments.decimal == "." else arguments.decimal,
+        decimal=arguments.decimal,
         sign=arguments.sign,
         dates=arguments.dates if dates else None,
         encoding=arguments.encoding,
-        skip_lines=arguments.skip_lines or None,
+        skip_lines=arguments.skip_lines,
     )
     return text + (" --header" if arguments.header else "")
 
 
 def _say_what_comes_next(arguments, schema, answers, left_out):
     """Print the two commands that follow, with the options of this one that they need too."""
-    shared = options(schema=schema, target=answers.target) + _notation(arguments)
-    unit = [] if answers.unit is None else [answers.unit]  # synthetic rows have none
-    of_fit, of_report = (options(drop=",".join(map(str, names)) or None) for names in (left_out, [*left_out, *unit]))
+    shared = options(schema=schema, target=answers.target)
+    shared += options(unit=answers.unit, drop=",".join(map(str, left_out)) or None)
     source = shlex.quote(arguments.input)
     print(
         f"skdpgen: next, a fit, which is charged, and a page for your eyes alone:\n"
-        f"  skdpgen synthesize {source}{shared}{options(unit=answers.unit)}{of_fit} --epsilon 1 "
+        f"  skdpgen synthesize {source}{shared} --epsilon 1 "
         "--output synthetic.csv --card card.json\n"
-        f"  skdpgen report {source} synthetic.csv{shared}{of_report} --card card.json",
+        f"  skdpgen report {source} synthetic.csv{shared} --card card.json",
         file=sys.stderr,
     )
 

@@ -6,6 +6,7 @@ import functools
 import shlex
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 from ..utils.printing import listed
@@ -28,10 +29,10 @@ from ._arguments import (
     print_ledger,
     print_written,
     read_settings,
-    reading,
     unit_settings,
 )
-from ._units import add_synthetic_units, check_synthetic_units
+from ._notations import declared_notation, reading, refuse_notations, say_differences
+from ._units import add_synthetic_units, check_synthetic_units, with_unit
 
 __all__ = ["add", "run"]
 
@@ -265,9 +266,12 @@ def run(arguments):
     check_budget(arguments)
     _check_ledger(arguments)
     model = getattr(skdpgen, _MODELS[arguments.model])
-    settings = _settings(arguments, model)
-    notation = reading(arguments)
+    notation = reading(arguments, schema, arguments.input)
+    say_differences(arguments, schema)
     check_input(arguments.input, notation)
+    settings = _settings(arguments, model, notation)
+    if schema is not None:  # the released model has the notation of the schema
+        schema = replace(schema, notation=declared_notation(notation))
     check_writing(arguments.output, escape_formulas=arguments.escape_formulas)
     with Results(arguments.output, arguments.card, arguments.save_model, arguments.units_output) as results:
         _run(arguments, model, settings, schema, notation, results)
@@ -291,7 +295,7 @@ def _check_results(arguments):
         raise ValueError(f"--save-model must end in .safetensors; got {arguments.save_model}")
 
 
-def _settings(arguments, model):
+def _settings(arguments, model, notation):
     """Return the parameters of the model that have no separate option, and those of the unit."""
     settings = objects_of(model, read_settings(arguments.set))
     if arguments.checkpoint is not None:
@@ -309,12 +313,12 @@ def _settings(arguments, model):
     units, most = unit_settings(arguments)
     if len(most) > 1:
         raise ValueError("--max-rows-per-unit takes one number here; skdpgen budget compares several")
-    if columns := _unit_columns(arguments):
+    if columns := _unit_columns(arguments, notation):
         units["unit"].set_params(**columns)
     return settings | units
 
 
-def _unit_columns(arguments):
+def _unit_columns(arguments, notation):
     """Return `columns` and `shared` of the unit, as far as asked for.
 
     `columns` are there where synthetic units are asked for, because some models have none, and then refuse them.
@@ -329,7 +333,7 @@ def _unit_columns(arguments):
         )
     if not named and arguments.units_output is not None:
         raise ValueError("--units-output needs --unit-columns: a unit would have nothing but a number")
-    known = columns_of(arguments.input, reading(arguments)) if named or shared else []
+    known = columns_of(arguments.input, notation) if named or shared else []
     columns = {"columns": names_of(named, known, "--unit-columns")} if named or asked else {}
     return columns | ({"shared": names_of(shared, known, "--unit-shared")} if shared else {})
 
@@ -368,13 +372,10 @@ def _run(arguments, model, settings, schema, notation, results):
 
 
 def _say_how_to_sample(arguments):
-    """The command that draws more rows in the same notation, which the released model does not have."""
-    given = options(
-        separator=arguments.separator,
-        missing=next(iter(arguments.missing), None),
-        decimal=None if arguments.decimal == "." else arguments.decimal,
-    )
-    if arguments.save_model and given:
+    """The command that draws more rows in the same notation, which a model has from a schema alone."""
+    missing = next(iter(arguments.missing), None)
+    given = options(separator=arguments.separator, missing=missing, decimal=arguments.decimal)
+    if arguments.save_model and given and arguments.schema is None:
         model = shlex.quote(str(arguments.save_model))
         print(f"skdpgen: more rows in this notation: skdpgen sample {model}{given} --output MORE.csv", file=sys.stderr)
 
@@ -387,23 +388,19 @@ def _read_rows(arguments, schema, left_out, notation):
     rows = Path(arguments.input)
     # the kinds of the columns of a CSV file are inferred from all its values; a Parquet file declares them
     if arguments.model != "moment" or not is_parquet(rows):
-        rows = read_table(rows, notation, schema=_with_unit(schema, arguments.unit), left_out=left_out)
+        rows = read_table(
+            rows,
+            notation,
+            schema=with_unit(schema, arguments.unit),
+            left_out=left_out,
+            refuse=functools.partial(refuse_notations, ()),
+        )
     elif left_out:
         rows = functools.partial(parquet_chunks, [rows], left_out)
     _check_kinds(rows, schema, arguments.kinds_from_values)
     if schema is not None:
         _name_undeclared(arguments, schema, left_out, notation)
     return rows
-
-
-def _with_unit(schema, unit):
-    """The schema by which a file is read: identifiers are text, so that 007 and 7 are two persons."""
-    from .. import Schema
-    from ..tabular import Identifier
-
-    if unit is None or (schema is not None and unit in schema):
-        return schema
-    return Schema([*(() if schema is None else schema.columns), Identifier(unit)])
 
 
 def _open_ledger(arguments, synthesizer, rows):

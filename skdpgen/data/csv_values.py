@@ -14,6 +14,7 @@ from ..tabular._columns import output_dtype
 from ..tabular._formats import time_zone
 from ..utils.categories import family, number_text
 from .notation import USUAL_NOTATION
+from .other_notations import readings_of
 
 __all__ = [
     "DATE",
@@ -58,6 +59,8 @@ _LOOKS_LIKE = {
     _TIME: "times of the day, or durations (no option reads times without a day: write them as minutes first, such as "
     "90 for 1:30)",
 }
+_IN_ANOTHER_NOTATION = "numbers or dates in another notation"
+_MARKED = " and --missing TEXT, for each text of a missing value"
 # Values that are compared with a pattern before all others: they rule out most columns.
 _FEW = 1000
 # Most different texts among numbers that are named as possible marks of missing values.
@@ -246,13 +249,14 @@ def are_codes(written, all_rows=True):
 # ---- dates ---------------------------------------------------------------------------------------------------------
 
 
-def with_dates(frame, declared, notation=USUAL_NOTATION):
+def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
     """Convert text columns that contain only ISO dates; warn of other columns that look like numbers or dates.
 
-    `declared` columns stay as they are. Returns the frame, a dict of the columns of dates and their resolutions, and a
-    dict of those that are not written in the usual format, and their formats.
+    `declared` columns stay as they are. `refuse` takes the columns that another notation reads, a dict of column name
+    to what `readings_of` gives. Returns the frame, a dict of the columns of dates and their resolutions, and a dict of
+    those that are not written in the usual format, and their formats.
     """
-    resolutions, formats, almost, formatted = {}, {}, [], {}
+    resolutions, formats, almost, formatted, others = {}, {}, [], {}, {}
     for name in frame.columns:
         if name in declared or not pd.api.types.is_string_dtype(frame[name].dtype):
             continue
@@ -270,12 +274,21 @@ def with_dates(frame, declared, notation=USUAL_NOTATION):
                 continue
         odd = _no_number(values) if notation.plain else ~values.str.fullmatch(notation.number)
         n_odd = values[odd].nunique()
-        if not odd.all() and n_odd == 1:
+        looks = next((like for like in _LOOKS_LIKE if _all_match(values, like)), None)
+        readings, marked = readings_of(values, notation) if n_odd else ((), False)
+        if readings:
+            others[name] = readings, marked
+            options = " or ".join(one.options() for one in readings[:2])
+            formatted[repr(name)] = looks or f"{_IN_ANOTHER_NOTATION} ({options}{_MARKED if marked else ''})"
+        elif not odd.all() and n_odd == 1:
             almost.append(repr(name))
-        elif n_odd and (looks := [like for like in _LOOKS_LIKE if _all_match(values, like)]):
-            formatted[repr(name)] = looks[0]
+        elif n_odd and looks:
+            formatted[repr(name)] = looks
         elif 0 < n_odd <= min(_MOST_PLACEHOLDERS, values.nunique() // 2):
             almost.append(repr(name))
+    if others and refuse is not None:
+        refuse(others)  # those that it accepts are meant as text
+        formatted = {name: looks for name, looks in formatted.items() if name not in map(repr, others)}
     if almost:
         warnings.warn(
             f"read as text, although all values but one text, or a few, are numbers: {', '.join(almost)}. If these "
@@ -286,7 +299,7 @@ def with_dates(frame, declared, notation=USUAL_NOTATION):
     if formatted:
         warnings.warn(
             f"read as text, from which almost nothing can be learned: {', '.join(formatted)}. All values look like "
-            + "; or like ".join(_LOOKS_LIKE[like] for like in _LOOKS_LIKE if like in formatted.values()),
+            + "; or like ".join(_LOOKS_LIKE.get(like, like) for like in dict.fromkeys(formatted.values())),
             UserWarning,
             stacklevel=4,
         )

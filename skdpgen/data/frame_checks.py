@@ -7,6 +7,7 @@ from dataclasses import replace
 from numbers import Real
 
 import pandas as pd
+from pandas.api.types import infer_dtype
 
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..tabular import Categorical, Numeric, validate_frame
@@ -18,6 +19,7 @@ from ..tabular._identifiers import likely_codes, likely_identifiers
 from ..utils.categories import family
 from ..utils.printing import listed
 from ..utils.validation import Interval, python_value
+from .other_notations import readings_of, refusal_of_columns
 
 __all__ = [
     "as_classes",
@@ -30,6 +32,8 @@ __all__ = [
     "kinds_of_objects",
     "point_out_hierarchies",
     "point_out_kinds",
+    "refuse_readings",
+    "texts_of",
 ]
 
 # Importance of a column. The noise of tables differs by about the cube root of the ratio of their importance; outside
@@ -37,10 +41,11 @@ __all__ = [
 _IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")
 
 
-def check_chunk(chunk, schema, on_invalid, whole, apart, construction, conditions):
-    """Number of rows, and the kinds of values in columns of unknown categories if chunks may differ in them.
+def check_chunk(chunk, schema, on_invalid, whole, apart, construction, conditions, texts=()):
+    """Number of rows, the kinds of values in columns of unknown categories if chunks may differ in them, and readings.
 
-    With `apart` each chunk is made separately, so that its dtypes may depend on its rows.
+    With `apart` each chunk is made separately, so that its dtypes may depend on its rows. The readings are those of the
+    columns `texts` in another notation of numbers; a column without values in this chunk has none here.
     """
     chunk = validate_frame(chunk, schema, on_invalid)
     if apart:
@@ -52,9 +57,21 @@ def check_chunk(chunk, schema, on_invalid, whole, apart, construction, condition
     open_ = [schema[name] for name in schema.incomplete if isinstance(schema[name], Categorical)]
     written = {c.name: set(map(family, _written(construction, c))) for c in open_}
     open_ = [column for column in open_ if written[column.name] or not whole]
-    return len(chunk), {
-        c.name: written[c.name] | set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_
-    }
+    kinds = {c.name: written[c.name] | set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_}
+    readings = {name: _readings(chunk[name].dropna()) for name in texts}
+    return len(chunk), kinds, {name: found for name, found in readings.items() if found is not None}
+
+
+def _readings(values):
+    """Readings of the values of a column in other notations of numbers; None where whole numbers are all it has."""
+    if values.empty:
+        return None
+    if not all(isinstance(value, str) for value in values.iloc[:1]) or infer_dtype(values, skipna=True) != "string":
+        return ()
+    texts = values.astype("string")
+    if readings := readings_of(texts, dates=False, placeholders=0)[0]:
+        return readings
+    return None if texts.str.fullmatch(r"[+-]?(?:[1-9]\d*|0)").all() else ()
 
 
 def _written(construction, column):
@@ -87,7 +104,7 @@ def _check_text(chunk, schema):
             continue
         values = chunk[column.name].dropna()
         listed = values.dtype.categories if isinstance(values.dtype, pd.CategoricalDtype) else values
-        kind = pd.api.types.infer_dtype(listed, skipna=True) if len(values) else "empty"
+        kind = infer_dtype(listed, skipna=True) if len(values) else "empty"
         if kind == "boolean" or (wanted == "text" and kind not in ("string", "empty")):
             raise SchemaError(
                 f"column {column.name!r} holds {wanted}s in the schema and something else in a chunk, which no longer "
@@ -96,7 +113,29 @@ def _check_text(chunk, schema):
 
 
 def joined_checks(one, other):
-    return one[0] + other[0], {name: one[1][name] | other[1][name] for name in one[1]}
+    readings = {**one[2], **other[2]}
+    for name in one[2].keys() & other[2].keys():
+        readings[name] = tuple(reading for reading in one[2][name] if reading in other[2][name])
+    return one[0] + other[0], {name: one[1][name] | other[1][name] for name in one[1]}, readings
+
+
+def texts_of(schema, head, settled):
+    """Names of the columns of text whose kind nothing but their dtype states.
+
+    A categorical dtype, an entry of the schema, or given classes declare categories, whatever they look like.
+    """
+
+    def text(dtype):
+        return pd.api.types.is_object_dtype(dtype) or pd.api.types.is_string_dtype(dtype)
+
+    open_ = [column.name for column in schema.columns if isinstance(column, Categorical) and not column.complete]
+    return tuple(name for name in open_ if name not in settled and name in head and text(head[name].dtype))
+
+
+def refuse_readings(readings):
+    """Refuse columns of text that are numbers in another notation: almost nothing would be learned from them."""
+    if found := {name: ways for name, ways in readings.items() if ways}:
+        raise InvalidInputError(refusal_of_columns(found))
 
 
 def check_families(families):

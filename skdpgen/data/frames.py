@@ -59,6 +59,8 @@ from .frame_checks import (
     kinds_of_objects,
     point_out_hierarchies,
     point_out_kinds,
+    refuse_readings,
+    texts_of,
 )
 from .frame_codec import FrameCodec
 from .labels import is_numeric_target
@@ -152,6 +154,8 @@ class FrameRows:
         self._check_targets(targets, head, several, classes, target_type)
         numeric = [is_numeric_target(head[name], target_type) for name in targets]
         declared = () if schema is None else schema.names
+        if target_type is not None:
+            declared = (*declared, *targets)
         schema = Schema.from_kinds(
             head, schema, categorical=[n for n, as_number in zip(targets, numeric) if not as_number]
         )
@@ -204,10 +208,18 @@ class FrameRows:
             apart=not source.in_memory,
             construction=self.construction,
             conditions=self.conditions,
+            texts=texts_of(table, head, declared),
         )
-        self.n_rows, families = source.inspect(checked, joined_checks)
+        self.n_rows, families, self._readings = source.inspect(checked, joined_checks)
         check_row_count(self.n_rows)
         check_families(families)
+
+    def refuse_readings(self):
+        """Refuse columns of text that are numbers in another notation; before the charge.
+
+        Another row may decide it: so a run of a search, which comes after the charge, does not call this.
+        """
+        refuse_readings(self._readings)
 
     def _with_objects(self, source, schema):
         """Declare the columns of objects that are all decimals, dates or times of the day; see `type_of_objects`."""
@@ -220,7 +232,9 @@ class FrameRows:
         if columns:
             listed = ", ".join(f"{column.name!r} {column.dtype}" for column in columns)
             self.public_assumptions.append(f"types of the objects in columns of objects: {listed}")
-        return schema if not columns else Schema([*(() if schema is None else schema.columns), *columns])
+        if not columns:
+            return schema
+        return Schema(columns) if schema is None else replace(schema, columns=(*schema.columns, *columns))
 
     @property
     def frame(self):

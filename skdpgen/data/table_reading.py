@@ -17,6 +17,7 @@ from ..tabular import Boolean, Categorical, Datetime, Identifier, Numeric
 from .csv_layout import check_layout, header_of, open_text, wrong_encoding
 from .csv_values import ISO_FORMATS, are_codes, as_kind, resolution_of, undeclared, with_dates, with_notation
 from .notation import USUAL_NOTATION
+from .other_notations import readings_of
 from .sources import PUBLIC_ASSUMPTIONS, arrow_dtype, is_parquet
 
 __all__ = ["KINDS_FROM_VALUES", "check_input", "column_names", "read_table"]
@@ -74,7 +75,7 @@ def column_names(path, notation):
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
 
 
-def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=()):
+def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refuse=None):
     """Read a CSV or Parquet file into a frame of nullable dtypes.
 
     Parameters
@@ -87,6 +88,9 @@ def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=()):
         Kinds of the columns of a CSV file; see `_read_csv`.
     left_out : sequence of str, default=()
         Columns that are not read.
+    refuse : callable, default=None
+        Called with the undeclared columns of a CSV file that would be text, although their values look like numbers or
+        dates in another notation, a dict as `refusal_of_file` takes it; it may raise. None: a warning names them.
 
     Returns
     -------
@@ -117,7 +121,7 @@ def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=()):
     declared = {} if schema is None else {column.name: column for column in schema.columns}
     try:
         check_layout(path, notation)
-        return _read_csv(path, notation, declared, left_out)
+        return _read_csv(path, notation, declared, left_out, refuse)
     except UnicodeError:
         raise wrong_encoding(path, notation) from None
     except pd.errors.EmptyDataError:
@@ -136,7 +140,7 @@ def _with_arrow_types(frame, path):
 
 
 # ---- CSV: the columns, each of its kind -----------------------------------------------------------------------------
-def _read_csv(path, notation, declared, left_out):
+def _read_csv(path, notation, declared, left_out, refuse):
     """Read a CSV file whose fields are known to be rectangular.
 
     Each value of a declared column is read separately; a value that is not of the declared kind is missing. Datetimes
@@ -170,7 +174,7 @@ def _read_csv(path, notation, declared, left_out):
         frame, formats = with_notation(frame, undeclared_names, notation)
     frame = _with_codes(frame, undeclared_names, as_text)
     frame = _with_whole_numbers(frame, undeclared_names, as_text, notation)
-    frame, resolutions, iso_formats = with_dates(frame, declared, notation)
+    frame, resolutions, iso_formats = with_dates(frame, declared, notation, refuse)
     resolutions |= {name: resolution_of(form) for name, form in formats.items()}
     formats |= iso_formats
     formats |= _formats_of_declared([declared[name] for name in frame.columns if name in declared], notation)
@@ -251,6 +255,7 @@ def _with_declared(frame, declared, notation, as_text):
             continue
         if not columns[name].notna().any():
             _refuse_kind(column)
+        _refuse_notation(column, written[name], unread, notation)
         if column.missing:
             lost.append(repr(name))
         elif isinstance(column, Categorical) and column.complete:
@@ -281,6 +286,24 @@ def _refuse_kind(column):
     raise InvalidInputError(
         f"column {column.name!r} is {kind} in the schema, and none of its values can be read as such{hint}"
     )
+
+
+def _refuse_notation(column, written, unread, notation):
+    """Refuse a declared column of numbers or dates in another notation, most of whose values would become missing.
+
+    A few values in another notation become missing: they are no reason to change the notation of the others.
+    """
+    if not isinstance(column, Numeric | Datetime):
+        return
+    odd = written[unread].nunique()
+    if 2 * odd < written.nunique():
+        return
+    readings, _ = readings_of(written.dropna(), notation)
+    if readings := [one for one in readings if (one.date is not None) == isinstance(column, Datetime)]:
+        raise InvalidInputError(
+            f"column {column.name!r} is {type(column).__name__} in the schema, and many of its values are in another "
+            f"notation: give {' or '.join(one.options() for one in readings[:2])}"
+        )
 
 
 def _without_marks(frame, declared, marks):

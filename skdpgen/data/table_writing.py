@@ -16,7 +16,7 @@ import pandas as pd
 from pandas.api import types as pdt
 
 from ..exceptions import InvalidInputError
-from ..tabular import Boolean, Categorical, Datetime
+from ..tabular import Boolean, Categorical, Datetime, Numeric
 from ..tabular._columns import output_dtype
 from ..tabular._formats import time_zone
 from ..tabular._frames import restore
@@ -25,7 +25,15 @@ from ..utils.atomic import Draft
 from .notation import USUAL_NOTATION
 from .sources import PARQUET, is_parquet
 
-__all__ = ["check_apart", "check_output", "check_writing", "date_formats_of", "example_of", "write_table"]
+__all__ = [
+    "check_apart",
+    "check_output",
+    "check_writing",
+    "date_formats_of",
+    "example_of",
+    "whole_numbers_of",
+    "write_table",
+]
 
 _OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *PARQUET)
 # First characters that spreadsheet programs take for a formula (OWASP, "CSV Injection"), with full-width forms.
@@ -70,7 +78,9 @@ def check_writing(path, notation=USUAL_NOTATION, *, escape_formulas=False):
         )
 
 
-def write_table(frames, path, notation=USUAL_NOTATION, *, date_formats=None, example=None, escape_formulas=False):
+def write_table(
+    frames, path, notation=USUAL_NOTATION, *, date_formats=None, whole=(), example=None, escape_formulas=False
+):
     """Write a table to a file; after an error there is no file.
 
     Parameters
@@ -84,6 +94,8 @@ def write_table(frames, path, notation=USUAL_NOTATION, *, date_formats=None, exa
         value.
     date_formats : dict of str to str, default=None
         Column name -> format of strftime; other dates are written in ISO 8601.
+    whole : sequence of str, default=()
+        Columns of floats that are whole numbers, which a CSV file has without decimals: see `whole_numbers_of`.
     example : DataFrame, default=None
         See `example_of`.
     escape_formulas : bool, default=False
@@ -104,10 +116,10 @@ def write_table(frames, path, notation=USUAL_NOTATION, *, date_formats=None, exa
         how = {"sep": notation.separator_of(draft.target), "decimal": notation.decimal}
         how["na_rep"] = notation.missing_mark
         compressed = draft.target.suffix.lower() == ".gz"
-        return _write_csv(frames, written, compressed, date_formats or {}, escape_formulas, how)
+        return _write_csv(frames, written, compressed, date_formats or {}, whole, escape_formulas, how)
 
 
-def _write_csv(frames, path, compressed, date_formats, escape_formulas, how):
+def _write_csv(frames, path, compressed, date_formats, whole, escape_formulas, how):
     """Write chunks of rows as one CSV file, and return the number of rows; `how` are options of pandas.
 
     Without a format in `date_formats`, pandas would choose one by the values of each chunk.
@@ -122,6 +134,8 @@ def _write_csv(frames, path, compressed, date_formats, escape_formulas, how):
             frame = frame.copy(deep=False)
             for name in frame.columns.intersection(list(date_formats)):
                 frame[name] = _written_dates(frame[name], date_formats[name])
+            for name in frame.columns.intersection(list(whole)):
+                frame[name] = _without_decimals(frame[name])
             if escape_formulas:
                 frame = _escaped(frame)
             frame.to_csv(text, index=False, header=not n_rows, **how)
@@ -132,6 +146,18 @@ def _write_csv(frames, path, compressed, date_formats, escape_formulas, how):
 def _written_dates(column, form):
     periods = isinstance(column.dtype, pd.PeriodDtype)
     return (column if periods else pd.to_datetime(column)).dt.strftime(form)
+
+
+def _without_decimals(column):
+    """Whole numbers as integers of pandas, which are written without decimals; others as they are."""
+    if not pdt.is_float_dtype(column.dtype):
+        return column
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    absent = np.isnan(values)
+    if (np.abs(values[~absent]) >= 2**53).any() or (values[~absent] % 1).any():
+        return column
+    integers = pd.Series(np.where(absent, 0, values).astype(np.int64), index=column.index, dtype="Int64")
+    return integers.mask(absent)
 
 
 def _write_parquet(frames, path, example=None):
@@ -170,6 +196,15 @@ def date_formats_of(schema):
         for column in schema.columns
         if isinstance(column, Datetime) and (column.format or _has_clock(column))
     }
+
+
+def whole_numbers_of(schema):
+    """Return the columns of numbers with a step that is a whole number, whatever their dtype is."""
+    return [
+        column.name
+        for column in schema.columns
+        if isinstance(column, Numeric) and column.step is not None and column.step % 1 == 0
+    ]
 
 
 def _has_clock(column):

@@ -321,7 +321,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         search = Search(candidates, estimators, [], scoring, bounds, None, mean_runs, trial)
         search, plan = self._calibrated(search, requests, accountant)
         for estimator, fit in zip(estimators, search.plans):  # what its noise makes a run refuse is refused now
-            estimator._planned(rows.X, rows.y, CalibratedFit(fit), rows.groups)
+            estimator._planned(rows.X, rows.y, CalibratedFit(fit), rows.groups, checked=True)
         return search, plan
 
     # ---- after the charge ------------------------------------------------------------------------

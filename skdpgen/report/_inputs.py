@@ -14,7 +14,17 @@ from ..metrics._samples import as_frame, column_kind, each_distinct, to_numbers
 from ..tabular import Identifier
 from ..utils.strict_json import read_json
 
-__all__ = ["SCORES", "align", "categories", "halves", "read_results", "results_table", "some_rows", "without_keys"]
+__all__ = [
+    "SCORES",
+    "align",
+    "categories",
+    "halves",
+    "read_results",
+    "results_table",
+    "some_places",
+    "some_rows",
+    "without_keys",
+]
 
 
 def without_keys(rows, schema):
@@ -76,16 +86,28 @@ def _one_text(value):
 
 def some_rows(frame, most, rng):
     """Return the frame, or `most` rows of it drawn at random."""
-    if len(frame) <= most:
-        return frame
-    return frame.iloc[np.sort(rng.choice(len(frame), most, replace=False))].reset_index(drop=True)
+    places = some_places(len(frame), most, rng)
+    return frame if places is None else frame.iloc[places].reset_index(drop=True)
 
 
-def halves(frame, share, rng):
-    """Split rows at random, by an independent draw for each row; with at least two rows neither part is empty."""
-    first = rng.random(len(frame)) < share
-    if len(frame) > 1 and (first.all() or not first.any()):
-        first[0], first[1] = True, False
+def some_places(n_rows, most, rng):
+    """Return the places of `most` rows drawn at random, in order; None where there are no more."""
+    return None if n_rows <= most else np.sort(rng.choice(n_rows, most, replace=False))
+
+
+def halves(frame, share, rng, units=None):
+    """Split rows at random, by an independent draw for each row; with at least two rows neither part is empty.
+
+    With the identifiers `units` of the rows the draws are for units, whose rows stay together.
+    """
+    if units is None:
+        codes = np.arange(len(frame))
+    else:
+        codes = pd.factorize(pd.Series(np.asarray(units, dtype=object)), use_na_sentinel=False)[0]
+    drawn = rng.random(int(codes.max(initial=-1)) + 1) < share
+    if len(drawn) > 1 and (drawn.all() or not drawn.any()):
+        drawn[0], drawn[1] = True, False
+    first = drawn[codes]
     return frame[first].reset_index(drop=True), frame[~first].reset_index(drop=True)
 
 

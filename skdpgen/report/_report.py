@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 
 from .. import __version__
+from .._types import unit_of
 from ..metrics._samples import as_frame
 from ..utils.atomic import write_atomically
 from ..utils.progress import progress_bar, shows_bars
 from ._inputs import align, categories, results_table, without_keys
 from ._page import SEARCH, page
 from ._sections import Sections, check_images, images, latent_space, mixture_of, rows_of_model, utility
+from ._units import UnitColumn, split_units
 
 __all__ = ["Report", "build_report"]
 
@@ -62,6 +65,7 @@ def build_report(
     max_columns=40,
     random_state=0,
     progress="auto",
+    unit=None,
 ):
     """Compare synthetic with real rows on one self-contained HTML page, for the data holder alone.
 
@@ -101,6 +105,10 @@ def build_report(
         Seed of the choice of rows and of folds.
     progress : bool or "auto", default="auto"
         Whether to show a bar on stderr, after two seconds. "auto": where stderr is a terminal.
+    unit : column name, default=None
+        Column of identifiers of persons, or other units, that have several rows each; `synthetic` may lack it. It is
+        compared with nothing: the page shows how many rows units have and how similar the rows of one unit are, and
+        the rows of one unit are in one half of the real rows.
 
     Returns
     -------
@@ -126,17 +134,22 @@ def build_report(
     verified = None if card is None else card.verify()
     results = None if results is None else results_table(results)
     real, encoded, pixels = _real_rows(real, model, image_shape, target)
+    real, synthetic, test, units = _without_units(real, synthetic, test, unit, target, card)
     real, synthetic = align(*(without_keys(rows, schema) for rows in (real, synthetic)))
     if schema is not None and list(schema) != list(real.columns):
         schema = schema.select(list(real.columns))
     test = None if test is None else align(real, without_keys(test, schema))[1]
     of_images, rng = pixels is not None, np.random.default_rng(random_state)
-    writer = Sections(real, synthetic, schema, max_rows, max_columns, rng, of_images=of_images, target=target)
+    writer = Sections(
+        real, synthetic, schema, max_rows, max_columns, rng, of_images=of_images, target=target, units=units
+    )
     work = [("privacy card", lambda: [writer.privacy(card, verified)])]
     if of_images:
         work.append(("images", lambda: [images(writer, pixels, image_shape, target)]))
     else:
         work += _of_columns(writer)
+    if units is not None:
+        work.append(("units", lambda: [writer.units_of_rows()]))
     work.append(("detection", lambda: [writer.detection(random_state, of_images=of_images)]))
     if target is not None:
         work.append(("models of the target", lambda: [writer.use(target, positive, test, classifier)]))
@@ -145,6 +158,25 @@ def build_report(
     if results is not None:
         work.append(("results", lambda: [utility(results)]))
     return _report_of(writer, _computed(work, shows_bars(progress)), title)
+
+
+def _without_units(real, synthetic, test, unit, target, card):
+    """The tables without the column of identifiers, and this column; None without a unit."""
+    if unit is None:
+        return real, synthetic, test, None
+    if unit == target:
+        raise ValueError(f"unit={unit!r} is the target too, and identifiers are not compared")
+    synthetic = synthetic if isinstance(synthetic, pd.DataFrame) else as_frame(synthetic, like=real)
+    real, of_real = split_units(real, unit)
+    if of_real is None or of_real.isna().all():
+        raise ValueError(f"unit={unit!r} is not a column of the real rows with identifiers")
+    if not len(real.columns):
+        raise ValueError(f"the real rows have no column beside {unit!r}")
+    synthetic, of_synthetic = split_units(synthetic, unit)
+    test = None if test is None else split_units(as_frame(test), unit)[0]
+    relation = None if card is None else unit_of(card.relation)
+    most = None if relation is None else relation.max_rows
+    return real, synthetic, test, UnitColumn(unit, of_real, of_synthetic, most)
 
 
 def _check_options(max_rows, max_columns):

@@ -14,8 +14,9 @@ from ..metrics._quality import score_of
 from ..metrics._samples import column_kind, to_numbers
 from ..metrics._unseen import split_cells, unseen, value_cells
 from ._columns import columns_section, scored, verdict
-from ._inputs import SCORES, halves, some_rows
+from ._inputs import SCORES, halves, some_places, some_rows
 from ._page import bullets, details, figure, leak, paragraph, section, table, tiles
+from ._units import units_section
 from ._use import of_classes, of_numbers
 from ._values import combinations_section, lost_section
 
@@ -36,13 +37,19 @@ _CORRELATED, _STEADY = 0.1, 0.5
 class Sections:
     """Computes section by section; the summary, written last, stands first."""
 
-    def __init__(self, real, synthetic, schema, max_rows, max_columns, rng, *, of_images=False, target=None):
+    def __init__(
+        self, real, synthetic, schema, max_rows, max_columns, rng, *, of_images=False, target=None, units=None
+    ):
         self.whole, self.sizes = (real, synthetic), (len(real), len(synthetic))
-        self.real, self.synthetic = (some_rows(frame, max_rows, rng) for frame in (real, synthetic))
+        places = some_places(len(real), max_rows, rng)
+        self.real = real if places is None else real.iloc[places].reset_index(drop=True)
+        self.synthetic, self.units = some_rows(synthetic, max_rows, rng), units
+        # rows of one unit are in one half, because they may be similar
+        self.ids = None if units is None else units.real if places is None else units.real.iloc[places]
         self.schema, self.rng = schema, rng
         self.figures, self.lines, self.said = {}, [], []
         self.tiles, self.notable, self.scores = [], [], None
-        self.halves = halves(self.real, 0.5, rng)
+        self.halves = halves(self.real, 0.5, rng, self.ids)
         names = list(real.columns)
         self.paired = names if of_images else _some_names(names, target, max_columns)
         if max(self.sizes) > max_rows:
@@ -205,6 +212,10 @@ class Sections:
             )
         return combinations_section(found, half, len(self.paired), (len(searched), len(self.synthetic)))
 
+    def units_of_rows(self):
+        """Return how many rows units have, and how similar they are."""
+        return units_section(self, self.units, {name: self._kind(name) for name in self.paired})
+
     def pairs(self):
         """Return distances over pairs and triples of columns, and correlations."""
         title = "Pairs and triples of columns"
@@ -328,7 +339,7 @@ class Sections:
         words, shown = [], [metrics.tstr_score]
         train = self.real
         if test is None:
-            train, test = halves(self.real, 2 / 3, self.rng)
+            train, test = halves(self.real, 2 / 3, self.rng, self.ids)
             words.append(
                 f"Tested on {len(test):,} of the real rows, drawn at random, which the synthesizer may have been "
                 "fitted to; give rows that it has not seen for a test beyond doubt."

@@ -42,7 +42,7 @@ from ._before_training import plan_phases
 from ._budget import ChargedFit, once, resolve_parameters
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
-from ._few_rows import point_out_few_rows
+from ._few_rows import point_out_few_rows, point_out_learned_classes
 from ._recorded import recorded_parameters
 from ._released import ReleasedModel, save_state
 from ._summary import summarize
@@ -131,9 +131,14 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         relation = accountant.neighboring
         return relation if self._unit is None else UnitRelation(relation, self._unit)
 
+    def _check_rows(self, rows):
+        if isinstance(rows[0], FrameRows):
+            rows[0].refuse_readings()
+
     def _check_prepared(self, rows, plan):
         if isinstance(rows[0], FrameRows):
             point_out_few_rows(*rows, plan)
+            point_out_learned_classes(rows[0], plan)
         if (checkpoint := self._open_checkpoint) is not None:
             checkpoint.check(plan, describe_rows(self, rows[0], plan.relation))
 

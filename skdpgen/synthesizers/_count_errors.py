@@ -7,6 +7,7 @@ with assumed sizes in the place of what is to be learned; `summary_` asks it aft
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -28,9 +29,11 @@ from ..tabular._level_groups import LevelGroups, declared_groups
 __all__ = [
     "RESPENT",
     "CountErrors",
+    "KeptSizes",
     "PlannedTable",
     "count_errors",
     "joint_sd",
+    "kept_sizes",
     "smallest_kept",
     "smallest_seen",
     "weighs_units",
@@ -95,6 +98,57 @@ def smallest_kept(n_columns, n_categorical, noise_multiplier, delta, neighboring
         return 0.0
     sd = joint_sd(n_columns, noise_multiplier, neighboring)
     return selection_threshold(sd, delta, n_categorical, unit_of(neighboring)) + float(ndtri(_KEPT)) * sd
+
+
+class KeptSizes(NamedTuple):
+    """Rows, or units, of learned categories that are lost and kept; see `kept_sizes`.
+
+    Parameters
+    ----------
+    lost : float
+        Smaller categories are lost more often than not.
+    kept : float
+        Categories of so many are kept with probability .95.
+    """
+
+    lost: float
+    kept: float
+
+    def in_words(self, what="rows"):
+        """Return both numbers as a clause."""
+        least = f"those of fewer than {self.lost:.0f} {what} are usually lost"
+        return f"{least}, those of {self.kept:.0f} or more almost never"
+
+
+def kept_sizes(n_columns, n_categorical, noise, delta, neighboring):
+    """Return the sizes of learned categories that a fit loses and keeps, from its plan alone.
+
+    A category is kept if a noisy count of it is above a threshold. Where the fit may look a second time at columns that
+    hide many rows, a category of such a column has a second count, with less noise.
+
+    Parameters
+    ----------
+    n_columns, n_categorical, neighboring
+        As for `smallest_kept`.
+    noise : dict of str to float
+        Noise multipliers of the releases, by label: "schema", and "categories" where there may be a second look.
+    delta : float
+        Of the thresholds of both looks together.
+
+    Returns
+    -------
+    KeptSizes or None
+        None where no categories are learned, or there is no noise.
+    """
+    if not n_categorical or not noise.get("schema"):
+        return None
+    delta = delta / (2 if "categories" in noise else 1)
+    looks = [(n_columns, n_categorical, noise["schema"])]
+    if "categories" in noise:  # it may be at one column alone
+        looks.append((1, 1, noise["categories"]))
+    unit = unit_of(neighboring)
+    lost = min(selection_threshold(joint_sd(n, z, neighboring), delta, n_cat, unit) for n, n_cat, z in looks)
+    return KeptSizes(lost, smallest_kept(*looks[0], delta, neighboring))
 
 
 def smallest_seen(codec, noise_multiplier, neighboring, n_rows):
@@ -317,8 +371,8 @@ class PlannedTable:
             neighboring = replace(neighboring, unit=plan.unit.closed())
         open_ = self.schema.incomplete
         n_categorical = sum(isinstance(self.schema[name], Categorical) for name in open_)
-        delta = plan.extra_delta / (2 if "categories" in noise else 1)
-        kept = smallest_kept(len(open_), n_categorical, noise.get("schema", 0.0), delta, neighboring)
+        sizes = kept_sizes(len(open_), n_categorical, noise, plan.extra_delta, neighboring)
+        lost, kept = (0.0, 0.0) if sizes is None else sizes
         codec, errors = self._errors(noise, neighboring, n_rows)
         position = {block.name: i for i, block in enumerate(codec.blocks)}
         found = {}
@@ -327,6 +381,7 @@ class PlannedTable:
         counts = []
         for kind in sorted(found, key=_KINDS.index):
             at = [position[name] for name in found[kind] if name in position]
+            seldom = lost or None if kind.startswith("learned") else None
             if at:
                 smallest = {"learned category": kept, "declared category": 0.0}.get(kind)
                 one_way, two_way = _largest(errors.one_way[at]), _largest(errors.two_way[at])
@@ -338,7 +393,7 @@ class PlannedTable:
                 # a level of a column within one class
                 two_way = _largest(errors.one_way / max(codec.n_classes, 1) ** 0.5)
             counts.append(
-                PlannedCounts(plan.label.partition(":")[0], kind, len(found[kind]), smallest, one_way, two_way)
+                PlannedCounts(plan.label.partition(":")[0], kind, len(found[kind]), smallest, one_way, two_way, seldom)
             )
         return tuple(counts)
 

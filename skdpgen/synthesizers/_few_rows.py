@@ -9,9 +9,13 @@ import numpy as np
 from ..data.table_plan import has_middle, plan_bins, prefers_scores, size_of_column
 from ..exceptions import UtilityWarning
 from ..tabular import Boolean, Categorical
-from ._count_errors import smallest_kept
+from ..utils.printing import listed
+from ._count_errors import kept_sizes, weighs_units
 
-__all__ = ["point_out_few_rows"]
+__all__ = ["point_out_few_rows", "point_out_learned_classes"]
+
+# Rows of a class that a user expects to find: where classes of so many may be lost, a fit warns before the charge.
+_RARE_CLASS = 100
 
 
 def point_out_few_rows(rows, settings, plan):
@@ -27,10 +31,10 @@ def point_out_few_rows(rows, settings, plan):
     if plan.neighboring != "replace_one" or plan.unit is not None:
         return
     n_rows, lost = len(rows), []
-    least = _smallest_category(rows, plan)
-    if least is not None and least > n_rows:
+    sizes = _learned_sizes(rows, plan)
+    if sizes is not None and sizes.lost > n_rows:
         rows.unlearned.expects_categories = False
-        lost.append(f"all learned categories, since one is kept if about {least:.0f} rows have it")
+        lost.append(f"all learned categories ({sizes.in_words()})")
     if getattr(settings, "moments_alone", False) and _hides_relations(rows, n_rows, plan.noise_multipliers["moments"]):
         rows.unlearned.expects_relations = False
         lost.append(
@@ -47,19 +51,32 @@ def point_out_few_rows(rows, settings, plan):
         )
 
 
-def _smallest_category(rows, plan):
-    """Rows of the smallest category that is likely kept, at best; None where no categories are learned."""
-    open_, noise = rows.schema.incomplete, plan.noise_multipliers
-    n_categorical = sum(isinstance(rows.schema[name], Categorical) for name in open_)
-    if not n_categorical or "schema" not in noise:
-        return None
-    if "categories" not in noise:
-        return smallest_kept(len(open_), n_categorical, noise["schema"], plan.extra_delta, plan.relation)
-    delta = plan.extra_delta / 2  # the second look may be at one column alone
-    return min(
-        smallest_kept(len(open_), n_categorical, noise["schema"], delta, plan.relation),
-        smallest_kept(1, 1, noise["categories"], delta, plan.relation),
+def point_out_learned_classes(rows, plan):
+    """Warn, by the noise of a plan alone, that rare classes of a target will be lost where they are learned.
+
+    Nothing of the rows is read: the sizes follow from the budget and the number of columns to learn.
+    """
+    targets = rows.target if isinstance(rows.target, tuple) else () if rows.target is None else (rows.target,)
+    open_ = [name for name in targets if isinstance(rows.schema[name], Categorical) and not rows.schema[name].complete]
+    sizes = _learned_sizes(rows, plan) if open_ else None
+    if sizes is None or sizes.kept < _RARE_CLASS:
+        return
+    what = "units" if weighs_units(plan.relation) else "rows"
+    one = "classes=[...], or " if len(targets) == 1 else ""
+    warnings.warn(
+        f"the classes of the target {listed(open_)} are learned: {sizes.in_words(what)}. If the classes are public, "
+        f"declare them, by {one}the schema: much smaller classes are then kept, and nothing is spent on the list of "
+        "classes. Nothing was charged before this warning",
+        UtilityWarning,
+        stacklevel=2,
     )
+
+
+def _learned_sizes(rows, plan):
+    """Rows of learned categories that are lost and kept; None where none are learned."""
+    open_ = rows.schema.incomplete
+    n_categorical = sum(isinstance(rows.schema[name], Categorical) for name in open_)
+    return kept_sizes(len(open_), n_categorical, plan.noise_multipliers, plan.extra_delta, plan.relation)
 
 
 def _hides_relations(rows, n_rows, noise_multiplier):

@@ -17,7 +17,7 @@ from ..generators.refined_table import RefinedTable
 from ..tabular import Boolean, Categorical, Datetime
 from ..tabular._columns import bin_decimals, rounded_to, unit_microseconds
 from ..utils.printing import printable, table_lines
-from ._count_errors import count_errors, joint_sd, smallest_kept, smallest_seen, weighs_units
+from ._count_errors import KeptSizes, count_errors, joint_sd, kept_sizes, smallest_seen, weighs_units
 from ._frame_model import joined_noise
 
 __all__ = ["ColumnSummary", "FitSummary", "summarize"]
@@ -62,13 +62,17 @@ class ColumnSummary:
         The same in percent of all rows, or of all units.
     ends : tuple of str
         "cut low", "cut high": learned bounds cut off values; "smeared low", "smeared high": many equal values at an end
-        of the column are drawn from an interval; "one value": nearly all rows are at one value, and others may be lost;
-        "missing": nearly all values are missing.
+        of the column are drawn from an interval; "hidden low", "hidden high": nothing is drawn at this end of the
+        bounds, where there are no rows, or so few that the noise hides them; "one value": nearly all rows are at one
+        value, and others may be lost; "missing": nearly all values are missing.
     other_value : str, number or None
         What "other" is in the synthetic rows: a column of numbers has a number for it.
     drawn : tuple or None
         Of a number or date, the lowest and the highest value that `sample` can draw. They lie within `bounds`: beyond
         them there are no rows, or the noise hides them. None for a column that a constraint constructs.
+    missing : float or None
+        Share of the synthetic rows in which the value is missing; None for a column that is never missing, and for one
+        that a constraint constructs.
     """
 
     name: str | int
@@ -82,6 +86,7 @@ class ColumnSummary:
     ends: tuple = ()
     other_value: object = None
     drawn: tuple | None = None
+    missing: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +100,7 @@ class FitSummary:
         Released number of rows.
     smallest_kept : float or None
         Rows, or units, of the smallest category that is kept with probability .95, where categories were learned; of
-        columns that hide many rows, smaller ones are kept too.
+        columns that hide many rows, smaller ones are kept too, if they are not below `usually_lost`.
     counted : {"rows", "units"}, default="rows"
         What was counted: rows, or units where each of them counts 1. Errors and `smallest_kept` are in these.
     n_counted : float or None
@@ -104,6 +109,8 @@ class FitSummary:
         Correlation of two columns below which the noise hides it, where it is so large that the two-way tables are
         drawn towards independence; 1 where the noise hides all of them, and columns are modelled as independent. None
         elsewhere.
+    usually_lost : float or None
+        Rows, or units, of learned categories below which they are lost more often than not.
     """
 
     columns: tuple
@@ -113,25 +120,28 @@ class FitSummary:
     counted: str = "rows"
     n_counted: float | None = None
     smallest_correlation: float | None = None
-    _again: tuple | None = field(default=None, compare=False)
+    usually_lost: float | None = None
 
     def to_frame(self):
         """Return the columns as a DataFrame, one row each."""
         return pd.DataFrame([asdict(column) for column in self.columns]).set_index("name")
 
     def __repr__(self):
-        head = ("column", "kind", "bounds or categories", "", "drawn", "other", "error of a count", "at its ends")
+        head = ("column", "kind", "bounds or categories", "", "drawn", "other", "missing", "error of a count")
+        head += ("at its ends",)
         lines = [_line(column) for column in self.columns[:_SHOWN]]
         more = len(self.columns) - len(lines)
-        kept, what = self.smallest_kept, self.counted
         words = [
             *([f"and {more} more columns: see to_frame()"] if more else []),
             *self._numbers_in_words(),
-            *([f"a learned category is kept with probability .95 if {kept:.0f} {what} have it"] if kept else []),
+            *([f"learned categories: {self._kept_in_words()}"] if self.smallest_kept else []),
             *self._ranges_in_words(),
             *self._relations_in_words(),
         ]
         return "\n".join([*table_lines(head, lines), *words])
+
+    def _kept_in_words(self):
+        return KeptSizes(self.usually_lost, self.smallest_kept).in_words(self.counted)
 
     def _numbers_in_words(self):
         if self.counted == "rows":
@@ -149,6 +159,11 @@ class FitSummary:
             if ranges
             else []
         )
+        if any(end.startswith("hidden") for column in ranges for end in column.ends):
+            words.append(
+                "hidden low, hidden high: nothing is drawn at this end of the bounds: no row is there, or so few that "
+                "the noise hides them"
+            )
         if any(column.learned and column.kind == "number" for column in ranges):
             words.append(
                 "learned bounds of numbers are rough, like powers of two: declare bounds in the schema, if they are "
@@ -176,13 +191,12 @@ class FitSummary:
         hidden = [c for c in self.columns if c.learned and c.other is not None and c.other > _MUCH]
         if lost := [c for c in hidden if c.categories]:
             named = _named([f"{c.name!r} ({c.other:.0%})" for c in lost])
-            least = self.smallest_kept
-            if least and self._again is not None:  # of columns that hide so many rows there was a second release
-                least = min(least, smallest_kept(len(lost), len(lost), *self._again))
-            fewer = f" that fewer than about {least:.0f} {self.counted} have" if least else ""
+            said = (
+                f"of categories, {self._kept_in_words()}" if self.smallest_kept else "categories are lost in the noise"
+            )
             yield (
-                f'the synthetic rows have "other" in much of {named}: categories{fewer} are lost in the noise. Declare '
-                "the categories in the schema, if they are public, or merge rare ones"
+                f'the synthetic rows have "other" in much of {named}: {said}. Declare the categories in the schema, if '
+                "they are public, or merge rare ones"
             )
         if written := [c for c in hidden if c.other_value is not None and not isinstance(c.other_value, str)]:
             named = _named([f"{c.other_value!r} in {c.name!r}" for c in written])
@@ -220,9 +234,10 @@ def _line(column):
         held = "" if column.categories is None else str(column.categories)
     drawn = "" if column.drawn is None else _interval(column.drawn)
     source = {True: "learned", False: "declared", None: ""}[column.learned]
-    other = "" if column.other is None else f"{column.other:.1%}"
+    other, missing = ("" if share is None else f"{share:.1%}" for share in (column.other, column.missing))
     error = "" if column.count_error is None else f"{column.count_error:.3g} ({column.count_error_percent:.2g} %)"
-    return printable(column.name), column.kind, held, source, drawn, other, error, ", ".join(column.ends)
+    ends = ", ".join(column.ends)
+    return printable(column.name), column.kind, held, source, drawn, other, missing, error, ends
 
 
 def _interval(ends):
@@ -265,7 +280,7 @@ def summarize(model, card: PrivacyCard, importance=None):
             noise["moments"] = joined_noise((noise["moments"], noise[label]))
     errors = _errors(model, noise, card.relation, importance or {}, n_counted)
     position = {block.name: i for i, block in enumerate(codec.blocks)}
-    others = _shares_of_other(model)
+    shares = _shares_of_levels(model)
     sd = joint_sd(len(codec.encoder.binnings_), noise.get("bins", 0.0), card.relation)
     visible = max(_VISIBLE, max(_SURE * sd, _FEWEST) / max(n_counted, 1.0))
     present, empty, columns, spikes = _present_levels(model), _mostly_missing(model), [], {}
@@ -273,21 +288,19 @@ def summarize(model, card: PrivacyCard, importance=None):
         error = math.nan
         if errors is not None:
             error = errors.one_way[position[column.name]] if column.name in position else errors.of_class
-        summary, values = _column_of(column, codec, others, error, n_counted, visible, present, column.name in empty)
+        summary, values = _column_of(column, codec, shares, error, n_counted, visible, present, column.name in empty)
         columns.append(summary)
         if values:
             spikes[column.name] = values
-    kept, again = None, {}
-    if codec.learned and "schema" in noise:
+    sizes = None
+    if codec.learned:
         schema = codec.encoder.schema_
         n_columns = sum(isinstance(schema[name], Categorical) for name in codec.learned)
-        twice = "categories" in noise
-        delta = delta / 2 if twice else delta
-        kept = smallest_kept(len(codec.learned), n_columns, noise["schema"], delta, card.relation) or None
-        again = {"_again": (noise["categories"], delta, card.relation)} if twice else {}
+        sizes = kept_sizes(len(codec.learned), n_columns, noise, delta, card.relation)
+    lost, kept = (None, None) if sizes is None else sizes
     what = {"counted": "units", "n_counted": n_counted} if counts_units else {}
     relations = _smallest_correlation(model, noise, card.relation, n_counted)
-    return FitSummary(tuple(columns), n_rows, kept, spikes, smallest_correlation=relations, **what, **again)
+    return FitSummary(tuple(columns), n_rows, kept, spikes, smallest_correlation=relations, usually_lost=lost, **what)
 
 
 def _smallest_correlation(model, noise, neighboring, n_counted):
@@ -345,7 +358,7 @@ def _likely(latent):
     return np.any([latent.mixture(k).mean(axis=0) > _LEAST for k in kept], axis=0)
 
 
-def _column_of(column, codec, others, error, n_counted, visible, present, empty):
+def _column_of(column, codec, shares, error, n_counted, visible, present, empty):
     """Summary of a column, and the values at its ends that are smeared over their bins."""
     name, made = column.name, codec.construction is not None and column.name in codec.construction.constructed
     learned = None if codec.learned is None else name in codec.learned
@@ -357,7 +370,7 @@ def _column_of(column, codec, others, error, n_counted, visible, present, empty)
         binning = codec.encoder.binnings_[name]
         ends = _ends(binning, bool(learned), visible)
         drawn = _drawn(column, binning, present.get(name))
-    ends = {"missing": None} if empty and not made else ends
+    ends = {"missing": None} if empty and not made else ends | _hidden(column, drawn, ends)
     kind = "category" if categorical else "date" if isinstance(column, Datetime) else "number"
     known = not made and not math.isnan(error)
     summary = ColumnSummary(
@@ -366,14 +379,32 @@ def _column_of(column, codec, others, error, n_counted, visible, present, empty)
         learned,
         None if categorical else column.bounds,
         len(column.categories) if categorical else None,
-        None if made else others.get(name),
+        None if made else shares["other"].get(name),
         float(error) if known else None,
         float(100 * error / max(n_counted, 1.0)) if known else None,
         tuple(ends),
         getattr(column, "other", None),
         drawn,
+        None if made else shares["missing"].get(name),
     )
     return summary, [_value(column, value) for end, value in ends.items() if end.startswith(("smeared", "one value"))]
+
+
+def _hidden(column, drawn, ends):
+    """The ends of the bounds at which nothing is drawn, where nothing else is said of them."""
+    if drawn is None or "one value" in ends:
+        return {}
+    sides = zip(("low", "high"), map(_number, column.bounds), map(_number, drawn), (1, -1))
+    return {
+        f"hidden {side}": None
+        for side, bound, value, sign in sides
+        if sign * (value - bound) > 0 and f"cut {side}" not in ends
+    }
+
+
+def _number(bound):
+    """A bound as a number that can be compared; dates as days."""
+    return pd.Timestamp(bound).timestamp() if isinstance(bound, str) else float(bound)
 
 
 def _drawn(column, binning, present):
@@ -436,25 +467,31 @@ def _tables_alone(model, noise):
     return None if isinstance(latent, RefinedTable) else latent
 
 
-def _shares_of_other(model):
-    """Share of "other" in each column that has it, in a sample that is the same whenever it is drawn."""
+def _shares_of_levels(model):
+    """Shares of "other" and of missing values in each column that has them, in a sample that is always the same one."""
     codec = model.codec
-    at = {block.name: _place_of_other(codec, block) for block in codec.encoder.blocks_}
-    at = {name: place for name, place in at.items() if place is not None}
-    if not at:
-        return {}
-    shares = {}
+    at = {"other": {}, "missing": {}}
+    for block in codec.encoder.blocks_:
+        for level, place in (("other", _place_of_other(codec, block)), ("missing", _place_of_missing(codec, block))):
+            if place is not None:
+                at[level][block.name] = place
+    shares = {level: {} for level in at}
+    wanted = set().union(*at.values())
+    if not wanted:
+        return shares
+    of_blocks = {}
     if codec.n_classes:
         ratio = np.asarray(model.class_ratio).reshape(codec.class_shape)
         for i, name in enumerate(codec.targets):
-            if name in at:
-                shares[name] = float(np.moveaxis(ratio, i, 0)[at[name]].sum())
-    if any(block.name in at for block in codec.blocks):
+            of_blocks[name] = np.moveaxis(ratio, i, 0).reshape(codec.class_shape[i], -1).sum(axis=1)
+    if any(block.name in wanted for block in codec.blocks):
         rng = np.random.default_rng(0)
         codes = model.draw(spread_components(_DRAWN, model.component_weights, rng), rng)
         for i, block in enumerate(codec.blocks):
-            if block.name in at:
-                shares[block.name] = float(np.mean(codes[:, i] == at[block.name]))
+            if block.name in wanted:
+                of_blocks[block.name] = np.bincount(codes[:, i].astype(np.int64), minlength=block.size) / len(codes)
+    for level, places in at.items():
+        shares[level] = {name: float(of_blocks[name][place]) for name, place in places.items() if name in of_blocks}
     return shares
 
 
@@ -464,6 +501,17 @@ def _place_of_other(codec, block):
         return None
     groups = codec.encoder.groups_.get(block.name)
     return len(column.categories) if groups is None else groups.group[len(column.categories)]
+
+
+def _place_of_missing(codec, block):
+    """Place of the missing values among the levels of a block; None without them, and where a group has others too."""
+    if not codec.encoder.schema_[block.name].missing:
+        return None
+    groups = codec.encoder.groups_.get(block.name)
+    if groups is None:
+        return block.size - 1
+    last = groups.group[-1]
+    return last if np.count_nonzero(np.asarray(groups.group) == last) == 1 else None
 
 
 # ---- ends of a released histogram ---------------------------------------------------------------------------------

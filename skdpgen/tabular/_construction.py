@@ -254,7 +254,7 @@ class Construction:
             for name in self.limits.keys() & set(step.outputs):
                 limited = inside(numeric_bounds(columns[name]), self.limits[name])
                 columns[name] = with_bounds(columns[name], *limited)
-        return Schema(tuple(columns[name] for name in self.table.names), self.table.constraints)
+        return replace(self.table, columns=tuple(columns[name] for name in self.table.names))
 
     def separates(self, names):
         """Whether no step makes some of these columns from others than these, or together with others."""
@@ -665,7 +665,7 @@ def _with_facts(schema, steps):
     columns = {column.name: column for column in schema.columns}
     for step in steps:
         step.facts(columns)
-    return Schema(tuple(columns.values()), schema.constraints)
+    return replace(schema, columns=tuple(columns.values()))
 
 
 def _check_together(table):

@@ -68,7 +68,7 @@ def split_keys(schema):
     rest = [column for column in schema.columns if not isinstance(column, Identifier)]
     if not rest:
         raise SchemaError("every column of the schema is an identifier: there is none to model")
-    return Schema(rest, schema.constraints), keys
+    return Schema(rest, schema.constraints, schema.notation), keys
 
 
 def merge_keys(schema, keys):
@@ -76,7 +76,7 @@ def merge_keys(schema, keys):
     columns = list(schema.columns)
     for place, column in keys:
         columns.insert(place, column)
-    return Schema(columns, schema.constraints) if keys else schema
+    return Schema(columns, schema.constraints, schema.notation) if keys else schema
 
 
 def insert_keys(chunks, keys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,9 @@ from ._formats import form_of, resolution_of_period, scale_of
 __all__ = ["Schema", "check_unique", "column_of_objects"]
 
 _FORMAT = "skdpgen-schema"
+# Facts of `Schema.notation`, and their types.
+_NOTATION = dict.fromkeys(("separator", "decimal", "thousands", "encoding"), str)
+_NOTATION |= {"signs": list, "missing": list, "skip_lines": int, "header": bool}
 # Columns of a schema in a JSON file: a larger one is refused before it fills the memory.
 _MOST_COLUMNS = 100_000
 
@@ -59,6 +62,10 @@ class Schema:
     constraints : sequence of str, default=()
         Conditions that hold in every row, such as ``"admitted <= discharged"``; synthetic rows satisfy them. See the
         user guide.
+    notation : dict, default=None
+        How a CSV file of such a table is written, if not in the usual notation: "separator", "decimal", "thousands",
+        "encoding" (texts), "signs", "missing" (lists of texts), "skip_lines" (a number), "header" (a truth value), as
+        the options of these names take them. The command line reads and writes files by it; `fit` does not use it.
 
     Examples
     --------
@@ -74,6 +81,7 @@ class Schema:
 
     columns: tuple
     constraints: tuple = ()
+    notation: dict | None = field(default=None, hash=False)
 
     def __post_init__(self):
         columns = tuple(self.columns)
@@ -88,6 +96,23 @@ class Schema:
         check_unique(column.name for column in columns)
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "constraints", self._checked_constraints())
+        object.__setattr__(self, "notation", self._checked_notation())
+
+    def _checked_notation(self):
+        if self.notation is None or self.notation == {}:
+            return None
+        if not isinstance(self.notation, dict):
+            raise SchemaError(f'notation is a dict such as {{"decimal": ","}}; got {type(self.notation).__name__}')
+        if unknown := sorted(map(repr, set(self.notation) - set(_NOTATION))):
+            raise SchemaError(f"notation has unknown entries {', '.join(unknown)}; it takes {', '.join(_NOTATION)}")
+        notation = {k: list(v) if isinstance(v, tuple) else v for k, v in self.notation.items()}
+        for name, value in notation.items():
+            kind = _NOTATION[name]
+            texts = kind is not list or (isinstance(value, list) and all(isinstance(text, str) for text in value))
+            if type(value) is not kind or not texts:
+                words = {str: "a text", list: "a list of texts", int: "a whole number", bool: "true or false"}[kind]
+                raise SchemaError(f"notation: {name!r} must be {words}")
+        return notation
 
     def _checked_constraints(self):
         given = (self.constraints,) if isinstance(self.constraints, str) else self.constraints
@@ -160,7 +185,7 @@ class Schema:
             from ._constraints import read_constraint
 
             kept = tuple(text for text in kept if set(read_constraint(text, self.names).columns) <= set(names))
-        return Schema(tuple(self[name] for name in names), kept)
+        return Schema(tuple(self[name] for name in names), kept, self.notation)
 
     def constrain(self, *texts) -> Schema:
         """Return the schema with more constraints; see the parameter `constraints`.
@@ -172,14 +197,14 @@ class Schema:
         >>> schema.constrain("admitted <= discharged")
         <Schema: 2 columns (2 datetime; to be learned: 2; constraints: 1)>
         """
-        return Schema(self.columns, (*self.constraints, *texts))
+        return Schema(self.columns, (*self.constraints, *texts), self.notation)
 
     def replace(self, *columns) -> Schema:
         """Return the schema with these columns in the place of those of the same names."""
         new = {column.name: column for column in columns}
         if unknown := [name for name in new if name not in self]:
             raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}; it has {listed(self.names)}")
-        return Schema(tuple(new.get(column.name, column) for column in self.columns), self.constraints)
+        return dataclasses.replace(self, columns=tuple(new.get(column.name, column) for column in self.columns))
 
     def declare(self, name, **facts) -> Schema:
         """Return the schema with facts of one column changed; its other facts stay.
@@ -252,7 +277,7 @@ step=None, spikes=None)
             frame = pd.DataFrame(array[:0], columns=[f"x{i}" for i in range(array.shape[1])])
         check_unique(frame.columns)
         written = {name: frame.attrs.get(name, {}) for name in ("resolutions", "date_formats")}
-        constraints = () if known is None else known.constraints
+        constraints, notation = ((), None) if known is None else (known.constraints, known.notation)
         known = {} if known is None else {column.name: column for column in known.columns}
         if absent := [name for name in [*known, *categorical] if name not in frame.columns]:
             raise SchemaError(f"declared, but not in the frame: {', '.join(map(repr, absent))}")
@@ -262,12 +287,15 @@ step=None, spikes=None)
                 for name, dtype in frame.dtypes.items()
             ),
             constraints,
+            notation,
         )
 
     def to_dict(self) -> dict:
         """Return the schema as plain dicts and lists."""
         content = {"format": _FORMAT, "version": 1, "columns": [column_to_dict(column) for column in self.columns]}
-        return content | ({"constraints": list(self.constraints)} if self.constraints else {})
+        if self.constraints:
+            content["constraints"] = list(self.constraints)
+        return content if self.notation is None else content | {"notation": self.notation}
 
     @classmethod
     def from_dict(cls, content) -> Schema:
@@ -277,12 +305,12 @@ step=None, spikes=None)
         version = content.get("version", 1)
         if content.get("format", _FORMAT) != _FORMAT or isinstance(version, bool) or version != 1:
             raise SchemaError(f"not a schema of format {_FORMAT!r}, version 1")
-        if unknown := sorted(map(repr, set(content) - {"format", "version", "columns", "constraints"})):
+        if unknown := sorted(map(repr, set(content) - {"format", "version", "columns", "constraints", "notation"})):
             raise SchemaError(f"the schema has unknown fields {', '.join(unknown)}")
         if len(content["columns"]) > _MOST_COLUMNS:
             raise SchemaError(f"a schema may have at most {_MOST_COLUMNS:,} columns; got {len(content['columns']):,}")
         columns = tuple(column_from_dict(entry) for entry in content["columns"])
-        return cls(columns, content.get("constraints", []))
+        return cls(columns, content.get("constraints", []), content.get("notation"))
 
     def to_json(self) -> str:
         """Return the schema as JSON text."""

@@ -273,7 +273,7 @@ def test_p3gm_and_moment_make_one_model_of_one_release():
     samples = []
     for model in (P3GMSynthesizer, MomentSynthesizer):
         with seeded_noise(3, quiet=True, repeat=True):
-            samples.append(model(3.0, target="town", random_state=0).fit(FRAME).sample(100, random_state=1))
+            samples.append(model(4.0, target="town", random_state=0).fit(FRAME).sample(100, random_state=1))
     pd.testing.assert_frame_equal(*samples)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -40,6 +41,7 @@ def _declared():
     )
 
 
+@pytest.mark.filterwarnings("ignore:the classes of the target")
 def test_lost_categories_are_said_by_column_with_their_share():
     with pytest.warns(UtilityWarning, match=r"\"other\" in much of 'town' \((5\d|6[0-4])%\).*Declare"):
         synth = MomentSynthesizer(0.6, target="ill").fit(_frame())
@@ -91,13 +93,56 @@ def test_a_saved_model_has_the_summary_of_its_fit(make, tmp_path):
 def test_the_summary_is_a_table_to_read():
     summary = MomentSynthesizer(2.0, schema=_declared()).fit(_frame(1000)).summary_
     lines = repr(summary).splitlines()
-    assert " ".join(lines[0].split()) == "column kind bounds or categories drawn other error of a count at its ends"
+    assert (
+        " ".join(lines[0].split())
+        == "column kind bounds or categories drawn other missing error of a count at its ends"
+    )
     assert "18 to 90" in lines[1]
     assert "2020-01-01 to 2022-12-31" in repr(summary)
-    assert len(lines) == 1 + 5 + 2
-    assert lines[-1].startswith("drawn: the lowest and the highest value that sample can draw")
+    assert len(lines) == 1 + 5 + 3
+    assert lines[-2].startswith("drawn: the lowest and the highest value that sample can draw")
+    assert lines[-1].startswith("hidden low, hidden high: ")
     assert "<table" in summary._repr_html_()
     assert list(summary.to_frame().index) == list(_declared().names)
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_the_summary_has_the_share_of_missing_values():
+    rng, n_rows = np.random.default_rng(0), 4000
+    frame = pd.DataFrame(
+        {"x": np.where(rng.random(n_rows) < 0.3, np.nan, rng.random(n_rows)), "full": rng.random(n_rows)}
+    )
+    frame["code"] = pd.Series(rng.choice(["a", "b", None], n_rows, p=[0.5, 0.4, 0.1]), dtype=object)
+    frame["ill"] = pd.Series(rng.choice(["no", "yes", None], n_rows, p=[0.5, 0.3, 0.2]), dtype=object)
+    columns = [Numeric("x", (0, 1), missing=True), Numeric("full", (0, 1)), Categorical("code", missing=True)]
+    schema = Schema([*columns, Categorical("ill", ("no", "yes"), missing=True)])
+    summary = MomentSynthesizer(8.0, schema=schema, target="ill").fit(frame).summary_
+    x, full, code, ill = (column.missing for column in summary.columns)
+    assert (x, code, ill) == pytest.approx((0.3, 0.1, 0.2), abs=0.03)
+    assert full is None
+    assert re.search(r"x +number .* \d\d\.\d% ", repr(summary))
+    assert "missing" in summary.to_frame().columns
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_the_summary_says_at_which_ends_nothing_is_drawn():
+    rng, n_rows = np.random.default_rng(0), 4000
+    tail = np.where(rng.random(n_rows) < 0.001, rng.uniform(8, 10, n_rows), rng.uniform(0, 2, n_rows))
+    frame = pd.DataFrame({"tail": tail, "whole": rng.uniform(0, 10, n_rows)})
+    frame["day"] = pd.Timestamp("2020-06-01") + pd.to_timedelta(rng.integers(0, 30, n_rows), unit="D")
+    schema = Schema(
+        [
+            Numeric("tail", (0, 10)),
+            Numeric("whole", (0, 10)),
+            Datetime("day", ("2020-01-01", "2020-12-31"), resolution="D"),
+        ]
+    )
+    summary = MomentSynthesizer(2.0, schema=schema).fit(frame).summary_
+    assert [column.ends for column in summary.columns] == [("hidden high",), (), ("hidden low", "hidden high")]
+    assert "nothing is drawn at this end of the bounds: no row is there, or so few that the noise hides" in repr(
+        summary
+    )
+    assert not list(summary.warnings())  # the bounds are declared
 
 
 def test_an_array_has_no_summary():

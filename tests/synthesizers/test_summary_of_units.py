@@ -36,7 +36,7 @@ def test_a_summary_counts_units_where_they_are_counted(estimator, tmp_path):
     text = repr(summary)
     assert "units, which have" in text
     assert "in units and in percent of them" in text
-    assert f"if {summary.smallest_kept:.0f} units have it" in text
+    assert f"units are usually lost, those of {summary.smallest_kept:.0f} or more almost never" in text
     synth.save(tmp_path / "m.safetensors")
     assert repr(skdpgen.load(tmp_path / "m.safetensors").summary_) == text
 
@@ -45,12 +45,12 @@ def test_a_summary_counts_rows_where_they_are_counted():
     summary = MomentSynthesizer(20.0, random_state=0, unit=PrivacyUnit("pid", 4)).fit(_visits()).summary_
     assert (summary.counted, summary.n_counted) == ("rows", None)
     assert "rows by the released count; errors are standard errors, in rows" in repr(summary)
-    assert f"if {summary.smallest_kept:.0f} rows have it" in repr(summary)
+    assert f"rows are usually lost, those of {summary.smallest_kept:.0f} or more almost never" in repr(summary)
 
 
 def test_a_warning_of_lost_categories_counts_units():
     frame = _visits().assign(c=lambda f: np.where(f["c"] == "z", [f"v{i % 80}" for i in range(len(f))], f["c"]))
-    with pytest.warns(skdpgen.exceptions.UtilityWarning, match="units have are lost"):
+    with pytest.warns(skdpgen.exceptions.UtilityWarning, match="fewer than 9 units are usually lost"):
         MomentSynthesizer(10.0, random_state=0, **UNIT).fit(frame)
 
 

@@ -1,0 +1,124 @@
+"""How files are written, on the command line: what a schema declares of it, and columns in another notation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+__all__ = ["declared_notation", "reading", "refuse_notations", "say_differences", "writing"]
+
+# Entries of `Schema.notation`: the option, and the parameter of `Notation`.
+_ENTRIES = {
+    "separator": ("separator", "separator"),
+    "decimal": ("decimal", "decimal"),
+    "thousands": ("thousands", "thousands"),
+    "signs": ("sign", "signs"),
+    "missing": ("missing", "missing_marks"),
+    "encoding": ("encoding", "encoding"),
+    "skip_lines": ("skip_lines", "skip_lines"),
+    "header": ("header", "numeric_names"),
+}
+
+
+def reading(arguments, schema=None, path=None):
+    """Return the notation of a file that the options of `add_reading` and a schema give; an option decides.
+
+    Parameters
+    ----------
+    arguments : Namespace
+    schema : Schema, default=None
+    path : str, default=None
+        Of the file. A Parquet file has types, and no notation of a schema; a ``.tsv`` file has tabs.
+
+    Returns
+    -------
+    Notation
+    """
+    from ..data.notation import Notation
+    from ..data.sources import is_parquet
+
+    given = _given(arguments)
+    declared = {} if schema is None or schema.notation is None else dict(schema.notation)
+    if path is not None and is_parquet(Path(path)):
+        declared = {}
+    elif path is not None and ".tsv" in Path(path).suffixes[-2:]:
+        declared.pop("separator", None)
+    return _checked(Notation, declared, given, dates=arguments.dates)
+
+
+def _given(arguments):
+    """What the options say, by the entries of a schema."""
+    given = {entry: getattr(arguments, option, None) for entry, (option, _) in _ENTRIES.items()}
+    return {entry: value for entry, value in given.items() if value is not None and value is not False and value != []}
+
+
+def say_differences(arguments, schema):
+    """Say which options replace what the schema declares of the notation."""
+    given, declared = _given(arguments), {} if schema is None or schema.notation is None else schema.notation
+    if differ := [name for name in given if name in declared and given[name] != declared[name]]:
+        options = ", ".join(f"--{_ENTRIES[name][0].replace('_', '-')}" for name in differ)
+        print(f"skdpgen: the schema declares another notation; used is that of the options: {options}", file=sys.stderr)
+
+
+def _checked(kind, declared, given, **others):
+    """The notation; what is wrong with it is said with where it comes from."""
+    from ..exceptions import InvalidInputError
+
+    values = {_ENTRIES[name][1]: value for name, value in {**declared, **given}.items()}
+    try:
+        return kind(**values, **others)
+    except InvalidInputError as error:
+        if not declared:
+            raise
+        known = ", ".join(f"{name} {value!r}" for name, value in declared.items())
+        raise InvalidInputError(
+            f"{error}; the schema declares {known}: an option replaces an entry, or change it in the file of the schema"
+        ) from None
+
+
+def writing(arguments, schema):
+    """Return the notation in which `skdpgen sample` writes rows: its options, else that of the schema of the fit."""
+    from ..data.notation import Notation
+    from ..data.sources import is_parquet
+
+    declared = {} if schema is None or schema.notation is None else schema.notation
+    written = ("separator", "decimal", "missing")
+    declared = {name: value for name, value in declared.items() if name in written}
+    if is_parquet(Path(arguments.output)):
+        declared = {}
+    given = {"separator": arguments.separator, "decimal": arguments.decimal}
+    if arguments.missing is not None:
+        given["missing"] = [arguments.missing] if arguments.missing else []
+    return _checked(Notation, declared, {name: value for name, value in given.items() if value is not None})
+
+
+def declared_notation(notation):
+    """Return the entries of a schema that declare a notation: those that are not usual; None: all are.
+
+    The formats of dates are those of columns.
+    """
+    from ..data.notation import USUAL_NOTATION
+
+    found = {}
+    for entry, (_, name) in _ENTRIES.items():
+        value = getattr(notation, name)
+        if value != getattr(USUAL_NOTATION, name):
+            found[entry] = list(value) if isinstance(value, tuple) else value
+    return found or None
+
+
+def refuse_notations(settled, found):
+    """Refuse columns of text whose values look like numbers or dates in another notation, before anything is charged.
+
+    Parameters
+    ----------
+    settled : sequence of str
+        Columns that are declared as categories or keys.
+    found : dict
+        Of `refusal_of_file`.
+    """
+    from ..data.other_notations import refusal_of_file
+    from ..exceptions import InvalidInputError
+
+    if found := {name: reading for name, reading in found.items() if name not in settled}:
+        raise InvalidInputError(refusal_of_file(found))

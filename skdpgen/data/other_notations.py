@@ -1,0 +1,194 @@
+"""Texts that are numbers or dates in another notation than the one in which a table is read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from ..utils.printing import listed
+from .notation import USUAL_NOTATION
+
+__all__ = ["Reading", "readings_of", "refusal_of_columns", "refusal_of_file"]
+
+# Values that are compared with a pattern before all others: they rule out most columns.
+_FEW = 1000
+# Most different texts without a digit that may stand for missing values among numbers or dates.
+_MOST_PLACEHOLDERS = 3
+# Marks of decimals and of thousands. The first pair that reads all texts is named first.
+_MARKS = ((".", ","), (",", None), (".", None), (",", "."), (".", "'"), (",", "'"), (".", "space"), (",", "space"))
+# Signs that belong to numbers. Others, as in 1+ or #3, are of codes as well.
+_SIGNS = ("$", "€", "£", "¥", "%", "EUR", "USD", "GBP", "CHF")
+_DAYS = tuple(
+    form.replace("-", mark) for form in ("%d-%m-%Y", "%m-%d-%Y", "%Y-%m-%d", "%d-%m-%y", "%m-%d-%y") for mark in "./-"
+)
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S")
+_DATES = tuple(day + clock for clock in _CLOCKS for day in _DAYS if (day, clock) != ("%Y-%m-%d", ""))
+_LIKE_DATES = r"\d{1,4}([./-])\d{1,2}\1\d{1,4}(?:[T ]\d{1,2}:\d{2}(?::\d{2})?)?"
+# Codes such as 01,02: a number does not begin with a zero before another digit.
+_CODE = r"\D{0,4}0\d.*"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A notation that reads all texts of a column, in the words of its options.
+
+    Attributes
+    ----------
+    decimal, thousands : str or None
+        Marks that differ from those of the table; None is no difference.
+    signs : tuple of str
+        Signs that the table does not leave out.
+    date : str or None
+        Format of dates; None for numbers.
+    """
+
+    decimal: str | None = None
+    thousands: str | None = None
+    signs: tuple = ()
+    date: str | None = None
+
+    def options(self):
+        """Return the options of the command line."""
+        given = [("decimal", self.decimal), ("thousands", self.thousands), ("dates", self.date)]
+        given += [("sign", sign) for sign in self.signs]
+        return " ".join(f"--{name} {_quoted(value)}" for name, value in given if value is not None)
+
+    def in_pandas(self):
+        """Return what reads such numbers in Python."""
+        given = [("decimal", self.decimal), ("thousands", {"space": " "}.get(self.thousands, self.thousands))]
+        marks = ", ".join(f"{name}={value!r}" for name, value in given if value is not None)
+        read = f"pandas.read_csv(..., {marks})" if marks else ""
+        signs = f"without {' '.join(self.signs)}" if self.signs else ""
+        return " and ".join(filter(None, (read, signs)))
+
+
+def _quoted(text):
+    return text if re.fullmatch(r"[\w.,%/:-]+", text) else '"\'"' if text == "'" else f"'{text}'"
+
+
+def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, placeholders=_MOST_PLACEHOLDERS):
+    """Return the readings of a column that its notation takes for text; none for texts, codes, and usual numbers.
+
+    Parameters
+    ----------
+    texts : Series of str
+        Values that are not missing.
+    notation : Notation
+        Of the table.
+    dates : bool, default=True
+        Whether dates are looked for, too.
+    placeholders : int, default=3
+        Most different texts without a digit that may stand for missing values.
+
+    Returns
+    -------
+    readings : tuple of Reading
+        Each of them reads all texts that contain a digit. The first two are the likeliest.
+    marked : bool
+        Whether other texts stand for missing values: a few without a digit.
+    """
+    first = texts.iloc[:_FEW]
+    if first.empty or not _some_reading(first[_with_digit(first)], notation, dates):
+        return (), False
+    texts = pd.Series(texts.unique(), dtype="string").str.strip()
+    digits = _with_digit(texts)
+    n_others = int((~digits).sum())
+    if n_others > min(placeholders, len(texts) // 2):
+        return (), False
+    return _some_reading(texts[digits], notation, dates), n_others > 0
+
+
+def _with_digit(texts):
+    return texts.str.contains(r"\d", regex=True).fillna(False).astype(bool)
+
+
+def _some_reading(texts, notation, dates):
+    texts = texts.str.strip()
+    if texts.empty or texts.str.fullmatch(notation.number).all():
+        return ()
+    if texts.str.fullmatch(_CODE).any():
+        return _dates(texts, notation) if dates else ()
+    return _numbers(texts, notation) or (_dates(texts, notation) if dates else ())
+
+
+def _numbers(texts, notation):
+    signs = tuple(sign for sign in _SIGNS if sign not in notation.signs and texts.str.contains(sign, regex=False).any())
+    found = []
+    for decimal, thousands in _MARKS:
+        other = replace(notation, decimal=decimal, thousands=thousands, signs=(*notation.signs, *signs))
+        if texts.str.fullmatch(other.number).all() and not _leading_zero(texts, thousands):
+            same = (decimal == notation.decimal, thousands == notation.thousands)
+            found.append(Reading(None if same[0] else decimal, None if same[1] else thousands, signs))
+    # a mark that no text has is no part of the notation
+    return tuple(one for one in found if not any(_is_part(other, one) for other in found))
+
+
+def _leading_zero(texts, thousands):
+    """Whether 0,123 is among the texts: then the comma does not mark thousands."""
+    marks = {".": r"\.", ",": ",", "'": "['\u2019]", "space": r"\s"}
+    return thousands is not None and bool(texts.str.contains(rf"(?<!\d)0{marks[thousands]}\d", regex=True).any())
+
+
+def _is_part(one, other):
+    pairs = [(one.decimal, other.decimal), (one.thousands, other.thousands)]
+    return one != other and all(part is None or part == whole for part, whole in pairs)
+
+
+def _dates(texts, notation):
+    if not texts.str.fullmatch(_LIKE_DATES).all():
+        return ()
+    known = {form for form in _DATES if form not in notation.dates}
+    read = [
+        f
+        for f in _DATES
+        if f in known and pd.to_datetime(texts.astype(object), errors="coerce", format=f).notna().all()
+    ]
+    return tuple(Reading(date=form) for form in read)
+
+
+# ---- what is said of them ------------------------------------------------------------------------------------------
+def refusal_of_file(found):
+    """Return the message for columns of a file: their names and the options that read them, and no value.
+
+    Parameters
+    ----------
+    found : dict of column name to (readings, marked)
+        As `readings_of` gives them.
+    """
+    names, ways = list(found), {}
+    for name, (readings, marked) in found.items():
+        missing = " and --missing TEXT, for each text of a missing value," if marked else ""
+        ways.setdefault(" or ".join(one.options() for one in readings[:2]) + missing, []).append(name)
+    said = "; ".join(f"give {way} for {listed(of)}" for way, of in ways.items())
+    columns = _quoted_names(names)
+    return (
+        "columns that would be taken for text, although their values look like numbers or dates in another notation: "
+        f"{said}. If such a column is one of categories, declare it by skdpgen schema --categorical {columns}, and "
+        f"give the schema as --schema; or leave it out by --drop {columns}; nothing was charged"
+    )
+
+
+def _quoted_names(names):
+    text = ",".join(map(str, names))
+    return text if re.fullmatch(r"[\w.,-]+", text) else f"'{text}'"
+
+
+def refusal_of_columns(found):
+    """Return the message for columns of a DataFrame: their names and what reads them, and no value.
+
+    Parameters
+    ----------
+    found : dict of column name to readings
+    """
+    ways = {}
+    for name, readings in found.items():
+        ways.setdefault(" or ".join(one.in_pandas() for one in readings[:2]), []).append(name)
+    said = "; ".join(f"{listed(of, 5)}: {way}" for way, of in ways.items())
+    first = next(iter(found))
+    return (
+        f"columns of text whose values all look like numbers in another notation, to be read as numbers: {said}. If "
+        f"such a column is one of categories, say so: X.astype({{{first!r}: 'category'}}), or declare it as "
+        "Categorical in the schema. Nothing was charged"
+    )

@@ -1,0 +1,120 @@
+"""Columns of text that are numbers in another notation are refused before the charge, and codes are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen import DPSGD, DPVAESynthesizer, MomentSynthesizer, PrivacyAccountant, PrivateSearchCV, Schema
+from skdpgen.data.frames import FrameRows
+from skdpgen.data.notation import USUAL_NOTATION, Notation
+from skdpgen.data.other_notations import readings_of
+from skdpgen.exceptions import InvalidInputError
+from skdpgen.tabular import Categorical
+
+RNG = np.random.default_rng(0)
+COMMA = [f"{value:.1f}".replace(".", ",") for value in RNG.normal(70, 9, 400)]
+FRAME = pd.DataFrame({"weight": COMMA, "age": RNG.integers(18, 90, 400), "ward": RNG.choice(["A1", "B,2"], 400)})
+ANY = {"target": None, "schema": None, "classes": None, "target_type": None, "on_invalid": "clip"}
+
+
+def _options(texts, notation=USUAL_NOTATION, **how):
+    readings, marked = readings_of(pd.Series(texts, dtype="string"), notation, **how)
+    return [one.options() for one in readings[:2]], marked
+
+
+@pytest.mark.parametrize(
+    ("texts", "options"),
+    [
+        (["3,7", "12,25", "4"], ["--decimal ,"]),
+        (["-0,5", "1,5e3"], ["--decimal ,"]),
+        (["0,125", "1,250"], ["--decimal ,"]),  # 0,125 has no mark of thousands
+        (["1,234", "12,000", "7"], ["--thousands ,", "--decimal ,"]),
+        (["1.234,50", "7,00"], ["--decimal , --thousands ."]),
+        (["1'234.5", "7"], ['--thousands "\'"']),
+        (["1 234", "7"], ["--thousands space"]),
+        (["$1,200.50", "$3"], ["--thousands , --sign '$'"]),
+        (["12%", "7 %"], ["--sign %"]),
+        (["31.12.2024", "1.2.2024"], ["--dates %d.%m.%Y"]),
+        (["12/31/2024 10:30", "01/02/2024 07:00"], ["--dates '%m/%d/%Y %H:%M'"]),
+    ],
+)
+def test_the_options_that_read_all_values_are_named(texts, options):
+    assert _options(texts) == (options, False)
+    assert _options([*texts, "k.A."]) == (options, True)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["01,02", "03,04"],  # codes
+        ["007", "012"],
+        ["1,3,4", "2"],  # several answers
+        ["A01,1", "B02,2"],
+        ["1+", "2+", "3-"],  # grades
+        ["<5", ">10"],
+        ["v1.2", "1.2.3"],
+        ["1.2.3", "10.20.30"],  # versions
+        ["120/80", "95/60"],
+        ["10-20", "20-30"],
+        ["3.7", "4"],  # read as numbers without an option
+        ["3,7", "3.7"],
+        ["3,7", "x", "y", "z", "w"],
+        ["yes", "no"],
+    ],
+)
+def test_codes_and_texts_have_no_reading(texts):
+    assert _options(texts) == ([], False)
+
+
+def test_the_notation_of_the_file_is_the_one_that_is_not_named():
+    assert _options(["3,7", "4"], Notation(",")) == ([], False)
+    assert _options(["3.75", "4"], Notation(",")) == (["--decimal ."], False)
+    assert _options(["31.12.2024"], dates=False) == ([], False)
+
+
+def test_a_fit_refuses_them_and_charges_nothing():
+    budget = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(InvalidInputError, match=r"'weight': pandas\.read_csv.* decimal=','") as said:
+        MomentSynthesizer(1.0, accountant=budget).fit(FRAME)
+    assert "Nothing was charged" in str(said.value)
+    assert "astype({'weight': 'category'})" in str(said.value)
+    assert not any(text in str(said.value) for text in COMMA)
+    with pytest.raises(InvalidInputError, match="'weight'"):
+        MomentSynthesizer(1.0).plan(FRAME)
+    with pytest.raises(InvalidInputError, match="'weight'"):  # labels too: they would be classes
+        MomentSynthesizer(1.0, accountant=budget).fit(FRAME[["age"]], FRAME["weight"])
+    whole = FRAME.assign(weight="7")
+    with pytest.raises(InvalidInputError, match="'weight'"):  # in chunks of which the first has whole numbers alone
+        MomentSynthesizer(1.0, accountant=budget).fit(lambda: iter([whole[:200], FRAME]))
+    assert budget.epsilon_spent() == 0
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.parametrize(
+    ("frame", "options"),
+    [
+        (FRAME.astype({"weight": "category"}), {}),
+        (FRAME, {"schema": Schema.from_kinds(FRAME)}),
+        (FRAME, {"schema": Schema([Categorical("weight", missing=True)])}),
+        (FRAME, {"target": "weight", "target_type": "categorical"}),
+        (FRAME.assign(weight=["n.a.", *COMMA[1:]]), {}),
+        (FRAME.assign(weight=RNG.choice(["01,02", "03,04"], 400)), {}),
+    ],
+    ids=["dtype", "schema", "column", "target_type", "text", "codes"],
+)
+def test_columns_that_are_categories_are_fitted(frame, options):
+    assert len(MomentSynthesizer(8.0, random_state=0, **options).fit(frame).sample(5)) == 5
+
+
+def test_a_run_of_a_search_does_not_refuse_rows_after_its_charge():
+    FrameRows(FRAME, None, **ANY)  # as a run reads them: another row may have been held out
+    budget = PrivacyAccountant(1.0, 1e-5)
+    model = DPVAESynthesizer(training=DPSGD(steps=2))
+    search = PrivateSearchCV(
+        model, {"training__steps": [1, 2]}, epsilon=1.0, accountant=budget, score_bounds=(-50, 0), random_state=0
+    )
+    with pytest.raises(InvalidInputError, match="'weight'"):  # but the search refuses them before it
+        search.fit(FRAME)
+    assert budget.epsilon_spent() == 0

@@ -1,0 +1,125 @@
+"""One pair of sizes says which learned categories a fit keeps: in plans, in summaries and in warnings."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, Schema
+from skdpgen.accounting import BudgetPlan
+from skdpgen.exceptions import UtilityWarning
+from skdpgen.mechanisms import selection_threshold
+from skdpgen.synthesizers._count_errors import joint_sd, kept_sizes, smallest_kept
+from skdpgen.tabular import Categorical
+
+RELATION = "add_or_remove_one"
+
+
+def _frame(n_rows=3000, rare=0.02):
+    rng = np.random.default_rng(0)
+    towns = ["home", *(f"town {k}" for k in range(200))]
+    frame = pd.DataFrame({"x": rng.normal(size=n_rows), "town": rng.choice(towns, n_rows, p=[0.4, *[0.003] * 200])})
+    frame["ill"] = np.where(rng.random(n_rows) < rare, "yes", "no")
+    return frame
+
+
+def _said(text):
+    found = re.findall(r"fewer than (\d+) (?:rows|units) are usually lost, those of (\d+) or more almost never", text)
+    return {tuple(map(int, pair)) for pair in found}
+
+
+def test_a_category_at_the_first_size_is_lost_as_often_as_kept_and_one_at_the_second_is_kept():
+    rng, noise = np.random.default_rng(0), {"schema": 20.0}
+    sizes = kept_sizes(6, 3, noise, 1e-6, RELATION)
+    sd, threshold = joint_sd(6, 20.0, RELATION), selection_threshold(joint_sd(6, 20.0, RELATION), 1e-6, 3)
+    assert sizes.lost == threshold
+    assert sizes.kept == smallest_kept(6, 3, 20.0, 1e-6, RELATION)
+    draws = rng.normal(0, sd, 200_000)
+    assert np.mean(sizes.lost + draws > threshold) == pytest.approx(0.5, abs=0.01)
+    assert np.mean(sizes.kept + draws > threshold) == pytest.approx(0.95, abs=0.01)
+    # a second look, at one column at best, has half of the delta and less noise
+    twice = kept_sizes(6, 3, {"schema": 20.0, "categories": 10.0}, 1e-6, RELATION)
+    assert twice.lost == selection_threshold(joint_sd(1, 10.0, RELATION), 5e-7, 1)
+    assert twice.kept == smallest_kept(6, 3, 20.0, 5e-7, RELATION)
+    assert kept_sizes(6, 0, noise, 1e-6, RELATION) is None
+    assert kept_sizes(6, 3, {"schema": 0.0}, 1e-6, RELATION) is None
+
+
+@pytest.mark.parametrize("options", [{}, {"unit": PrivacyUnit("pid", 2, weighting="units")}], ids=["rows", "units"])
+@pytest.mark.parametrize("model", [MomentSynthesizer, P3GMSynthesizer])
+def test_plan_summary_and_warnings_state_the_same_sizes(model, options):
+    frame = _frame().assign(**({"pid": np.arange(3000) // 2} if options else {}))
+    synth = model(1.0, random_state=0, target="ill", **options)
+    planned = BudgetPlan.of(synth.plan(frame), 3000)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        synth.fit(frame)
+    texts = [str(warning.message) for warning in said]
+    lost = [text for text in texts if '"other" in much of' in text or "the classes of the target" in text]
+    assert len(lost) == 2
+    summary = synth.summary_
+    sizes = {(round(summary.usually_lost), round(summary.smallest_kept))}
+    assert _said(repr(summary)) == _said(" ".join(lost)) == sizes
+    assert sizes <= _said(str(planned))
+    of_towns = next(row for row in planned.counts if row.kind == "learned category")
+    assert (of_towns.usually_lost, of_towns.smallest_kept) == (summary.usually_lost, summary.smallest_kept)
+    assert planned.to_dict()["counts"][0]["usually_lost"] == of_towns.usually_lost
+
+
+def test_a_fit_that_learns_classes_warns_before_the_charge():
+    budget = PrivacyAccountant(1.0, 1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UtilityWarning)
+        with pytest.raises(
+            UtilityWarning, match=r"the target 'ill' are learned: .* by classes=\[\.\.\.\], or the schema"
+        ):
+            MomentSynthesizer(1.0, target="ill", accountant=budget).fit(_frame())
+    assert budget.epsilon_spent() == 0
+
+
+def test_the_warning_of_classes_depends_on_no_row():
+    said = []
+    for frame in (_frame(), _frame(300, rare=0.5), _frame().assign(ill="no")):
+        with pytest.warns(UtilityWarning) as caught:
+            MomentSynthesizer(1.0, target="ill").fit(frame)
+        said.append([str(w.message) for w in caught if "the classes of the target" in str(w.message)])
+    assert len(said[0]) == 1
+    assert said[0] == said[1] == said[2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target": "ill", "classes": ["no", "yes"]},
+        {"target": "ill", "schema": Schema([Categorical("ill", ("no", "yes"))])},
+        {"target": "x", "target_type": "numeric"},
+        {"target": "ill", "epsilon": 20.0},  # of so little noise that classes of 100 rows are kept
+        {},
+    ],
+)
+def test_declared_classes_and_little_noise_need_no_warning(options):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        MomentSynthesizer(**{"epsilon": 1.0} | options).fit(_frame())
+    assert not any("the classes of the target" in str(warning.message) for warning in said)
+
+
+@pytest.mark.parametrize(
+    ("model", "release", "said"),
+    [
+        (MomentSynthesizer, "bins", "The release 'bins' is one of 'bounds', the share of each kind of fact"),
+        (MomentSynthesizer, "moments", "the release 'moments', that gets what the entries leave"),
+        (P3GMSynthesizer, "triples", "The release 'triples' is one of 'encoder'"),
+        (P3GMSynthesizer, "features", "The release 'features' is one of 'decoder'"),
+        (P3GMSynthesizer, "nonsense", "'decoder'$"),
+    ],
+)
+def test_a_split_by_the_label_of_a_release_is_refused_with_the_entry_that_holds_it(model, release, said):
+    budget = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(ValueError, match=f"no entry {release!r} here; it takes 'bounds', 'target'.*{said}"):
+        model(1.0, accountant=budget, budget_split={release: 0.1}).fit(_frame())
+    assert budget.epsilon_spent() == 0

@@ -1,0 +1,77 @@
+"""A file that is read in the wrong notation is refused before the charge, in the words of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from _command_line import refused
+
+from skdpgen import Schema
+from skdpgen.__main__ import main
+from skdpgen.data.notation import Notation
+from skdpgen.data.table_reading import read_table
+from skdpgen.tabular import Categorical, Numeric
+
+RNG = np.random.default_rng(0)
+FIT = ["synthesize", "semi.csv", "--separator", ";", "--output", "out.csv"]
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(
+        {
+            "crp": np.where(RNG.random(400) < 0.2, np.nan, RNG.gamma(2, 5, 400).round(1)),
+            "weight": RNG.normal(75, 12, 400).round(1),
+            "seen": pd.Timestamp("2024-01-01") + pd.to_timedelta(RNG.integers(0, 300, 400), unit="D"),
+            "pair": RNG.choice(["01,02", "03,04"], 400),
+        }
+    )
+    frame.to_csv("semi.csv", sep=";", decimal=",", na_rep="n.b.", date_format="%d.%m.%Y", index=False)
+
+
+@pytest.mark.filterwarnings("ignore:read as text")
+def test_a_fit_of_a_file_in_another_notation_is_refused_and_charges_nothing(capsys):
+    said = refused(capsys, *FIT, "--kinds-from-values", "--ledger", "budget.db")
+    assert "give --decimal , and --missing TEXT, for each text of a missing value, for 'crp';" in said
+    assert "give --decimal , for 'weight';" in said
+    assert "give --dates %d.%m.%Y for 'seen'" in said
+    assert "'pair'" not in said  # codes
+    assert "n.b." not in said
+    assert "--categorical crp,weight,seen" in said
+    assert "--drop crp,weight,seen" in said
+    assert said.endswith("nothing was charged")
+    assert not Path("budget.db").exists()
+    assert not Path("out.csv").exists()
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.filterwarnings("ignore:read as text")  # the codes
+def test_each_way_out_is_one(capsys):
+    read = ["--decimal", ",", "--missing", "n.b.", "--dates", "%d.%m.%Y"]
+    assert main([*FIT, "--kinds-from-values", *read, "--epsilon", "8"]) == 0
+    assert main([*FIT, "--kinds-from-values", "--drop", "crp,weight,seen"]) == 0
+    capsys.readouterr()
+    schema = ["schema", "semi.csv", "--separator", ";", "--output", "s.json"]
+    assert "give --decimal , for 'weight';" in refused(capsys, *schema)
+    assert main([*schema, "--categorical", "crp,weight,seen"]) == 0
+    capsys.readouterr()
+    assert isinstance(Schema.load("s.json")["weight"], Categorical)
+    assert main([*FIT, "--schema", "s.json"]) == 0
+
+
+def test_declared_numbers_most_of_which_would_become_missing_are_refused(capsys):
+    frame = pd.read_csv("semi.csv", sep=";", dtype=str)
+    frame.loc[::3, "weight"] = "70"
+    frame.to_csv("semi.csv", sep=";", index=False)
+    Schema([Numeric("weight", missing=True)]).save("s.json")
+    said = refused(capsys, *FIT, "--schema", "s.json", "--only-schema-columns")
+    assert "many of its values are in another notation: give --decimal ," in said
+    frame["weight"] = ["70", "7,5", *(str(k) for k in range(398))]
+    frame.to_csv("semi.csv", sep=";", index=False)  # of one value among others it cannot be said
+    left_out = ["crp", "seen", "pair"]
+    with pytest.warns(UserWarning, match="taken for missing: 'weight'"):
+        read_table("semi.csv", Notation(separator=";"), schema=Schema.load("s.json"), left_out=left_out)
