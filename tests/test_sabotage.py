@@ -21,6 +21,7 @@ import test_moments
 import test_noise_and_plan
 import test_one_hot
 import test_privacy_card
+import test_products_of_sides
 import test_risk
 import test_units
 import test_units_of_ledgers
@@ -113,6 +114,7 @@ UNEVEN = [
     for columns in test_one_hot.UNEVEN[:2]
 ]
 ONE_CLASS = Claim(test_one_hot.test_two_rows_of_the_only_class_attain_the_bound_of_a_replaced_one, (2,) * 6, True)
+SIDES = Claim(test_products_of_sides.test_the_bounds_hold_at_any_weights, (1, 1, 2), (1, 1, -1, 1))
 NEAR = Claim(test_one_hot.test_what_is_added_to_products_of_weights_makes_them_positive)
 ONE_HOT_NOISE = Claim(test_one_hot.test_one_hot_noise_is_at_its_scale, AR)
 
@@ -380,7 +382,7 @@ MUTANTS = [
     ),
     (
         "one-hot pairs not paid",
-        [ONE_HOT[AR], ONE_HOT[RO]],
+        [ONE_HOT[AR], ONE_HOT[RO], SIDES],
         (_largest_norm, ("$largest.sum(axis=1) / 2", "0.0")),
     ),
     (
@@ -423,6 +425,11 @@ MUTANTS = [
         "products of two parts never negative",
         [ONE_CLASS],
         (_least_product, ("$linear - $square[:, None] / 2", "$linear")),
+    ),
+    (
+        "codes outside their column have the products of some level",
+        [SIDES],
+        (_least_product, ("np.vstack([$products, np.zeros($n)])", "$products")),
     ),
     ("what a product of rank one lacks", [NEAR], (_rank_one, ("max(-float($least), 0.0)", "0.0"))),
     (

@@ -140,8 +140,9 @@ def sides_of(codec, middles):
             side[: middles.get(block.name, binning.n_bins // 2)] = -1
         elif has_middle(codec.encoder.schema_[block.name]):
             side[codec.named(block)] = -1, 1
-        divided += side.min() == -1 and side.max() == 1
-        sides.append(side)
+        has_both = side.min() == -1 and side.max() == 1  # one bin has no middle
+        divided += has_both
+        sides.append(side * has_both)
     return np.concatenate(sides) if 1 < divided <= _MOST_DIVIDED else None
 
 

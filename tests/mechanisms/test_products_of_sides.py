@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from _claims import assert_noise_at_scale
 
+from skdpgen.mechanisms import _one_hot as one_hot
 from skdpgen.mechanisms import add_gaussian, exact_value, one_hot_moments, residual_plan, unpack_one_hot_moments
 from skdpgen.utils.noise import make_noise_generator
 
@@ -65,13 +66,33 @@ def test_the_products_are_a_part_of_the_bound():
     assert np.linalg.norm(row) == pytest.approx(plan.add_or_remove_one)
 
 
-def test_a_code_outside_its_column_is_among_the_rows_of_the_bound():
-    """The sabotaged twin: without zero products, some weights allow rows further apart than the bound."""
-    plan = _plan(TABLES[3])
-    rows = np.array([[-1, 0, 3], [0, -1, -1], [3, 3, 0]])
-    vectors = _vectors(rows, plan)
-    for one, other in itertools.combinations(vectors, 2):
-        assert np.linalg.norm(one - other) <= plan.replace_one * (1 + 1e-9)
+@pytest.mark.parametrize(
+    ("n_levels", "sides"),
+    [((2, 2, 3), (-1, 1, 1, -1, -1, 1, 0)), ((1, 1, 2), (1, 1, -1, 1)), ((2, 3, 2), (1, 1, 1, 1, 1, -1, 1))],
+)
+def test_the_bounds_hold_at_any_weights(rng, n_levels, sides):
+    """The weights of a plan make all rows cost nearly the same, which would hide a mistake; codes outside, too."""
+    plan = residual_plan(n_levels, None, 1, pairs=False, sides=sides)
+    blocks = one_hot._Blocks(plan.contrasts, np.array(sides))
+    n, n_parts = blocks.present.shape
+    of_block = np.split(np.array(sides), np.cumsum(n_levels)[:-1])
+    for _ in range(40):
+        count, one_way = float(np.exp(3 * rng.normal())), np.exp(3 * rng.normal(size=(n, n_parts))) * blocks.present
+        weights = np.triu(np.exp(3 * rng.normal(size=(n, n))), 1)
+        both = np.zeros((n, n_parts, n, n_parts))
+        both[:, -1, :, -1] = weights + weights.T
+        vectors = []
+        for row in _all_rows(n_levels):
+            own = [m[x] if x >= 0 else 0 * m[0] for m, x in zip(plan.contrasts.matrices, row)]
+            side = np.array([s[x] if x >= 0 else 0 for s, x in zip(of_block, row)])
+            parts = [plan.contrasts.part[plan.contrasts.block == i] for i in range(n)]
+            entries = [u * np.sqrt(v[part]) for u, v, part in zip(own, one_way, parts)]
+            products = (np.outer(side, side) * np.sqrt(weights))[np.triu_indices(n, 1)]
+            vectors.append(np.concatenate([[count**0.5], *entries, products]))
+        products = np.array(vectors) @ np.array(vectors).T
+        most = one_hot._largest_norm(blocks, (count, one_way, both))
+        assert products.diagonal().max() <= most * (1 + 1e-9)
+        assert products.min() >= one_hot._least_product(blocks, (count, one_way, both)) - 1e-9 * most
 
 
 @pytest.mark.parametrize("table", TABLES)
