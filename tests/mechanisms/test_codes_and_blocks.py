@@ -44,7 +44,7 @@ def test_a_code_beyond_its_column_counts_in_no_other_column():
         row = np.array([[1, 1, 1]])
         row[0, column] = code
         plan = residual_plan(LEVELS)
-        _, one_way, pairs = unpack_one_hot_moments(exact_value(one_hot_moments(row, plan)), plan)
+        _, one_way, pairs, _ = unpack_one_hot_moments(exact_value(one_hot_moments(row, plan)), plan)
         expected = counted_by_hand(row, LEVELS)
         matrix = plan.contrasts.matrix.toarray()
         across = plan.contrasts.block[:, None] != plan.contrasts.block
