@@ -75,9 +75,9 @@ from .rows_per_unit import max_rows_phases, row_count_phases
 from .scores import score_moments
 from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
 from .table_plan import (
+    all_have_middles,
     correlation_over_noise,
     has_learned_bins,
-    has_middle,
     plan_bins,
     prefers_scores,
     room_for_tables,
@@ -441,7 +441,7 @@ class FrameRows:
         # a model without tables has the most bins; noise relative to a row, of which a unit may have several
         noise_of_tables = noise_multipliers.get("moments", 0.0) if noise_of_model is None else noise_of_model
         noise_of_tables *= 1 if self.unit is None else self.unit.weight
-        divided = tables and all(has_middle(column) for column in schema.columns if column.name not in self._targets)
+        divided = tables and all_have_middles(schema, self._targets)
         options = {"most": self.most_bins, "divided": divided}
         n_bins, seen = plan_bins(row_count, n_blocks, classes, noise_of_tables, **options)
         binnings, middles = None, {}

@@ -14,9 +14,9 @@ from .level_groups import MOST_GROUPS, bytes_of_profiles, grouped_columns
 
 __all__ = [
     "SEEN",
+    "all_have_middles",
     "correlation_over_noise",
     "has_learned_bins",
-    "has_middle",
     "plan_bins",
     "plan_tables",
     "prefers_scores",
@@ -59,9 +59,9 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
     class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise_multiplier * sqrt(number of pairs). k is the
     largest number at which rho = `weakest` still exceeds the noise. Where only larger correlations do, from .4 on,
-    two-way tables are drawn towards independence by their noise (see `fit_tables`). Where ever fewer of them would show
-    anything, they are not released, and neither where all columns have a middle (`divided`, see `has_middle`): the
-    products of sides show more then.
+    two-way tables are drawn towards independence by their noise (see `fit_tables`). Where even fewer of them would
+    show anything, they are not released. If all columns have a middle (`divided`, see `all_have_middles`), they are
+    not released from .4 on: the products of sides show more.
 
     Returns
     -------
@@ -115,6 +115,11 @@ def has_middle(column):
     if isinstance(column, Categorical):
         return column.complete and len(column.categories) == 2 and column.hierarchy is None
     return True
+
+
+def all_have_middles(schema, targets=()):
+    """Whether all columns of a schema but the targets have a middle; see `has_middle`."""
+    return all(has_middle(column) for column in schema.columns if column.name not in targets)
 
 
 def sides_of(codec, middles):

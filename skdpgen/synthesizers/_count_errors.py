@@ -18,7 +18,7 @@ from ..data.frame_codec import FrameCodec
 from ..data.level_groups import error_of_a_level, grouped_columns, groups_above_noise, square_of_levels
 from ..data.rows_per_unit import OpenUnit
 from ..data.scores import Scores, score_moments
-from ..data.table_plan import correlation_over_noise, has_middle, plan_bins, plan_tables, prefers_scores
+from ..data.table_plan import all_have_middles, correlation_over_noise, plan_bins, plan_tables, prefers_scores
 from ..mechanisms import selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
@@ -183,8 +183,8 @@ def smallest_seen(codec, noise_multiplier, neighboring, n_rows):
 
 
 def _seen_by_tables(codec, noise_multiplier, neighboring, n_rows):
-    schema, relative = codec.encoder.schema_, noise_multiplier * _weight(neighboring)
-    divided = all(has_middle(schema[block.name]) for block in codec.blocks)
+    relative = noise_multiplier * _weight(neighboring)
+    divided = all_have_middles(codec.encoder.schema_, codec.targets)
     return plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative, divided=divided)[1]
 
 
@@ -405,7 +405,7 @@ class PlannedTable:
         classes = int(np.prod([_size(schema[name]) for name in self.targets]))
         numbers = sum(not isinstance(column, Categorical | Boolean) for column in columns)
         moments = noise.get("moments", 0.0) * _weight(neighboring)
-        divided = self.tables and all(has_middle(c) for c in columns if c.name not in self.targets)
+        divided = self.tables and all_have_middles(schema, self.targets)
         n_bins, seen = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins, divided=divided)
         as_scores = False
         if self.tables and np.isinf(seen):

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from ..data.table_plan import has_middle, plan_bins, prefers_scores, size_of_column
+from ..data.table_plan import all_have_middles, plan_bins, prefers_scores, size_of_column
 from ..exceptions import UtilityWarning
 from ..tabular import Boolean, Categorical
 from ..utils.printing import listed
@@ -86,7 +86,7 @@ def _hides_relations(rows, n_rows, noise_multiplier):
     known = [c for c in columns if c.name in targets and c.complete]
     classes, n_blocks = int(np.prod([size_of_column(c) for c in known])), len(columns) - len(targets)
     n_numbers = sum(not isinstance(c, Categorical | Boolean) for c in columns)
-    divided = all(has_middle(column) for column in columns if column.name not in targets)
+    divided = all_have_middles(rows.schema, targets)
     n_bins, seen = plan_bins(n_rows, n_blocks, classes, noise_multiplier, most=rows.most_bins, divided=divided)
     scores = prefers_scores(n_rows, n_blocks, classes, noise_multiplier, n_bins, True, n_numbers)
     return n_blocks > 1 and np.isinf(seen) and not scores
