@@ -81,7 +81,7 @@ def _said_of_real(units, similarities):
     sizes = units.real.value_counts()
     words = [
         f"{len(sizes):,} real units ({units.name}) have {sizes.mean():.2f} rows on average, at most {sizes.max():,}. "
-        "The identifiers are compared with nothing. The similarity of two rows of a unit is 0 where they are as "
+        "The identifiers themselves are not compared. The similarity of two rows of a unit is 0 where they are as "
         "different as rows of two units, and 1 where they are equal: of numbers and dates the intraclass correlation, "
         "of categories the agreement beyond chance."
     ]
@@ -89,9 +89,8 @@ def _said_of_real(units, similarities):
     if similar:
         named = ", ".join(map(str, similar[:10])) + (f" and {len(similar) - 10} more" if len(similar) > 10 else "")
         words.append(
-            f"The rows of a unit are similar in {named}: they are no independent draws, and the figures for two real "
-            "halves, whose units are drawn whole, say more than the number of rows. All other figures on this page "
-            "compare rows, whoever they are of."
+            f"The rows of a unit are similar in {named}: they are no independent draws. The two real halves consist of "
+            "whole units: compare with their figures. All other figures on this page compare rows, and ignore units."
         )
     return words
 
