@@ -43,7 +43,8 @@ def test_the_exact_row_count_does_not_decide_which_moments_of_features_are_relea
     case = CASES["images, features"]
     many, few, _ = KINDS[case.kind]((450, 30))
     noise = case.estimator.plan(*many).noise_multipliers["features"]
-    with patch.object(_array_model, "_ROWS_APART", 50 / noise):  # rows of a class, of which there are at most five
+    # rows of a class, of which there are at most five; and of a sub-cluster
+    with patch.multiple(_array_model, _ROWS_APART=50 / noise, _ROWS_OF_PART=25 / noise):
         assert len(few[0]) < 50 < 5 * 50 < len(many[0])
         case.check()
 

@@ -36,6 +36,8 @@ from skdpgen.data import scaling as _scaling
 from skdpgen.data.arrays import ArrayCodec
 from skdpgen.dpsgd._plan import plan_of_fit
 from skdpgen.generators import refined_images
+from skdpgen.generators.class_cuts import ClassCuts
+from skdpgen.generators.refined_images import FeatureSpace
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em
 from skdpgen.nn import DPNet, _wavelets
@@ -80,12 +82,16 @@ CELLS_JOINED = Claim(
 )
 CELLS_ORDER = Claim(test_subclusters.test_the_cell_of_a_row_at_the_cut_follows_from_no_order_of_additions)
 FEATURES = [
-    Claim(test_image_features.test_the_sensitivity_of_features_is_attained_and_not_exceeded, relation, apart)
+    Claim(test_image_features.test_the_sensitivity_of_features_is_attained_and_not_exceeded, relation, apart, make)
     for relation in ("add_or_remove_one", "replace_one")
     for apart in (True, False)
+    for make in (test_image_features._space, test_image_features._cut_space)
 ]
 FEATURES_JOINED = Claim(
-    test_image_features.test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone, 3, False
+    test_image_features.test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone,
+    3,
+    False,
+    test_image_features._cut_space,
 )
 FEATURES_EXACT = Claim(test_image_features.test_no_sum_of_exact_features_is_rounded, (9, 6, 2))
 FEATURES_ORDER = Claim(test_image_features.test_the_order_of_sums_changes_no_feature_of_a_private_image, (28, 28))
@@ -252,7 +258,7 @@ MUTANTS = [
         FEATURES,
         (
             _array_model.feature_moments,
-            ("$query($rest, l2_bound=$radius)", "$query($rest, l2_bound=100 * $radius)"),
+            ("shared_moments($rest, l2_bound=$radius)", "shared_moments($rest, l2_bound=100 * $radius)"),
         ),
     ),
     (
@@ -306,6 +312,22 @@ MUTANTS = [
         (_array_model.refine_images, ("$4 >= $least", "len($1) >= $least")),
     ),
     (
+        "the exact row count decides into how many sub-clusters of features classes are cut",
+        [FEATURES_APART],
+        (
+            _array_model.refine_images,
+            ("cut_directions(np.full($n, $count / $n), $rest)", "cut_directions(np.full($n, len($1) / $n), $rest)"),
+        ),
+    ),
+    (
+        "sub-clusters of features cut at the mean of the rows",
+        [FEATURES_JOINED],
+        (
+            FeatureSpace.codes_of,
+            ("$cuts.codes($features, $classes)", "$cuts.codes($features - $features.mean(axis=0), $classes)"),
+        ),
+    ),
+    (
         "features less their mean over the rows",
         [FEATURES_JOINED],
         (_array_model.feature_moments, ("$space.encode($scaled)", "$space.encode($scaled) - $scaled.mean()")),
@@ -318,22 +340,19 @@ MUTANTS = [
     (
         "cells cut at the mean of the rows",
         [CELLS["add_or_remove_one"], CELLS["replace_one"], CELLS_JOINED],
-        (_array_model.subcluster_codes, ("$own > $middle[$known]", "$own > $own.mean(axis=0)")),
+        (ClassCuts.codes, ("$own > $middle[$known]", "$own > $own.mean(axis=0)")),
     ),
     (
         "cells by sums that are rounded",
         [CELLS_ORDER],
-        (
-            _array_model.subcluster_codes,
-            ("exact_product($scale($chunk) - $center, $directions)", "($scale($chunk) - $center) @ $directions"),
-        ),
+        (ClassCuts.along, ("exact_product($centered, $directions)", "$centered @ $directions")),
     ),
     (
         "cells clipped where no row is",
         [CELLS["add_or_remove_one"], CELLS["replace_one"]],
         (
             _array_model.subcluster_moments,
-            ("$query($rest, l2_bound=$radius)", "$query($rest, l2_bound=100 * $radius)"),
+            ("shared_moments($rest, l2_bound=$radius)", "shared_moments($rest, l2_bound=100 * $radius)"),
         ),
     ),
     (

@@ -683,12 +683,13 @@ def _scales(probabilities, norms, covariance, most):
     return weights, scales
 
 
-def cut_directions(counts, noise_multiplier, d):
+def cut_directions(counts, noise_multiplier, d, rows_of_subcluster=_ROWS_OF_SUBCLUSTER):
     """Number of directions to cut classes along, 0 to 3 (8 sub-clusters), from the released counts of the classes.
 
-    Classes with few rows are cut less. So are classes whose covariances in `d` dimensions would need much memory.
+    Classes with few rows are cut less: sub-clusters have `rows_of_subcluster` for every unit of noise, on average. So
+    are classes whose second moments in `d` dimensions would need much memory.
     """
-    subclusters = float(np.mean(counts)) / (_ROWS_OF_SUBCLUSTER * max(noise_multiplier, 0.1))
+    subclusters = float(np.mean(counts)) / (rows_of_subcluster * max(noise_multiplier, 0.1))
     subclusters = min(subclusters, MOST_NUMBERS / (len(counts) * d**2))
     return int(np.clip(np.floor(np.log2(max(subclusters, 1.0))), 0, _MOST_DIRECTIONS))
 

@@ -6,7 +6,7 @@ Everything here is a function of released values and of synthetic images.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,13 +16,14 @@ from ..utils.blocks import exact_product
 from ..utils.file_checks import check_whole
 from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_MOVES
+from .class_cuts import ClassCuts
 from .components import spread_components
 from .gaussians import MOST_NUMBERS, LinearGenerator, class_latents
 
-__all__ = ["FeatureSpace", "RefinedImages", "class_maps", "common_map", "feature_space"]
+__all__ = ["FeatureSpace", "RefinedImages", "feature_space", "released_targets"]
 
-# Synthetic images that features are reduced by.
-_IMAGES = 8_000
+# Synthetic images whose features are compared with the real ones, and about how many of them choose the reduction.
+_IMAGES, _REDUCED = 24_000, 8_000
 # Reduced features are divided by this power of their variance: the noise then hides less of those that vary little.
 _POWER = 0.25
 # Least variance that this reckons with, relative to the largest.
@@ -39,6 +40,8 @@ _MOST_ENTRIES = 1 << 26
 _BAR_ROWS = 1_000
 # Synthetic images of any class that the covariance of a class counts besides its own.
 _SHARED = 10
+# Share of the synthetic images of a class that a side of a cut has at least.
+_LEAST_SIDE = 0.02
 # Most synthetic images, fewer of more than 784 pixels, that are moved once to see what moves miss of their targets; and
 # how much of what the covariances lack is then added to the targets (of what the means lack, all).
 _TRIED, _ADDED = 6_000, 0.7
@@ -56,14 +59,16 @@ class FeatureSpace:
     low, high : arrays of shape (n_pixels,)
         Box of scaled rows.
     matrix : array of shape (n_features, k)
-    classes : int array of shape (n_images,)
-        Of the synthetic images.
+    codes : int array of shape (n_images,)
+        Class of each synthetic image, or its sub-cluster.
     features : array of shape (n_images, k)
         Theirs.
-    centers : array of shape (n_classes, k)
-        Mean of each class of them.
+    centers : array of shape (n_parts, k)
+        Mean of the synthetic images of each class, or sub-cluster.
     radius : float
-        Norm to which real images are clipped about the center of their class.
+        Norm to which real images are clipped about their center.
+    cuts : ClassCuts, default=None
+        The sub-clusters; None: the classes are whole.
     """
 
     image_shape: tuple
@@ -71,10 +76,68 @@ class FeatureSpace:
     low: np.ndarray
     high: np.ndarray
     matrix: np.ndarray
-    classes: np.ndarray
+    codes: np.ndarray
     features: np.ndarray
     centers: np.ndarray
     radius: float
+    cuts: ClassCuts | None = None
+
+    @property
+    def per_class(self):
+        """Sub-clusters of each class; 1: the classes are whole."""
+        return 1 if self.cuts is None else self.cuts.n_parts
+
+    def codes_of(self, features, classes):
+        """Class, or sub-cluster, of rows of given features and classes; -1 of no class."""
+        return classes if self.cuts is None else self.cuts.codes(features, classes)
+
+    def cut(self, n_directions):
+        """Cut each class at its center along the widest directions of its synthetic images.
+
+        Returns
+        -------
+        FeatureSpace
+            The same with ``2**n_directions`` sub-clusters of each class.
+        """
+        if n_directions == 0:
+            return self
+        directions = np.empty((len(self.centers), len(self.matrix.T), n_directions))
+        for c, center in enumerate(self.centers):
+            spread = self.features[self.codes == c] - center
+            directions[c] = np.linalg.eigh(spread.T @ spread)[1][:, ::-1][:, :n_directions]
+        middle = self.centers.mean(axis=0)
+        middles = np.einsum("ck,cks->cs", (self.centers - middle) / self.radius, directions)
+        return self._parted(ClassCuts(middle, self.radius, directions, middles), self.codes)
+
+    def at_shares(self, counts):
+        """Move the cuts so that as large a share of the synthetic images lies on each side as of the real ones.
+
+        Parameters
+        ----------
+        counts : array of shape (n_parts,)
+            Released: real images of each sub-cluster; positive.
+        """
+        if self.cuts is None:
+            return self
+        n_directions = self.cuts.directions.shape[2]
+        upper = np.arange(self.per_class)[:, None] >> np.arange(n_directions) & 1
+        counts = counts.reshape(-1, self.per_class)
+        shares = np.clip(counts @ upper / counts.sum(axis=1, keepdims=True), _LEAST_SIDE, 1 - _LEAST_SIDE)
+        classes, along = self.codes // self.per_class, self.cuts.along(self.features)
+        middles = self.cuts.middles.copy()
+        for c in np.unique(classes):
+            own = along[classes == c, c]
+            middles[c] = [np.quantile(own[:, i], 1 - share) for i, share in enumerate(shares[c])]
+        return self._parted(replace(self.cuts, middles=middles), classes)
+
+    def _parted(self, cuts, classes):
+        """The same with given cuts of the classes; a center counts some images of the mean of its class."""
+        codes = cuts.codes(self.features, classes)
+        whole = _centers(self.features, classes, len(cuts.directions))
+        centers = np.repeat(_SHARED * whole, cuts.n_parts, axis=0)
+        np.add.at(centers, codes, self.features)
+        centers /= (np.bincount(codes, minlength=len(centers)) + _SHARED)[:, None]
+        return replace(self, codes=codes, centers=centers, radius=_radius(self.features, centers[codes]), cuts=cuts)
 
     def encode(self, scaled):
         """Reduced features of scaled rows: one and the same function of each row, wherever the row stands."""
@@ -128,54 +191,41 @@ def feature_space(generator, image_shape, rng, *, n_features, n_scales):
     low, high = generator.low, generator.high
     images = ((generator.sample(classes, rng) - low) / (high - low)).astype(np.float32)
     found = _features(images, image_shape, wavelets)
-    k = min(n_features, math.isqrt(MOST_NUMBERS // n_classes), *(side - 1 for side in found.shape))
-    pca = PCA(k, svd_solver="randomized", random_state=int(rng.integers(2**31))).fit(found)
+    some = found[:: max(len(found) // _REDUCED, 1)]
+    k = min(n_features, math.isqrt(MOST_NUMBERS // n_classes), *(side - 1 for side in some.shape))
+    pca = PCA(k, svd_solver="randomized", random_state=int(rng.integers(2**31))).fit(some)
     variance = np.maximum(pca.explained_variance_, _LEAST_VARIANCE * pca.explained_variance_[0] + 1e-12)
     matrix = pca.components_.T * (variance / variance[0]) ** -_POWER
     features = found @ matrix
-    # of more classes than images some have none
+    centers = _centers(features, classes, n_classes)
+    radius = _radius(features, centers[classes])
+    return FeatureSpace(image_shape, wavelets, low, high, matrix, classes, features, centers, radius)
+
+
+def _centers(features, classes, n_classes):
+    """Mean of each class; of more classes than images some have none, and the mean of all."""
     counts = np.bincount(classes, minlength=n_classes)[:, None]
     centers = np.tile(features.mean(axis=0), (n_classes, 1))
     np.add.at(centers, classes, (features - centers[0]) / counts[classes])
-    radius = _BEYOND * float(np.quantile(np.linalg.norm(features - centers[classes], axis=1), _INSIDE))
-    return FeatureSpace(image_shape, wavelets, low, high, matrix, classes, features, centers, max(radius, 1e-9))
+    return centers
 
 
-def class_maps(space, latents):
-    """For each class the linear map of features about their center that gives them their released covariance.
-
-    Parameters
-    ----------
-    space : FeatureSpace
-    latents : ClassLatents
-        Of the features of real images.
-
-    Returns
-    -------
-    array of shape (n_classes, k, k)
-        Multiplies rows from the right.
-    """
-    maps = np.empty((len(space.centers), *2 * space.matrix.shape[1:]))
-    spreads = space.features - space.centers[space.classes]
-    shared = spreads.T @ spreads / len(spreads)
-    for c in range(len(maps)):
-        spread = spreads[space.classes == c]
-        now = (spread.T @ spread + _SHARED * shared) / (len(spread) + _SHARED)
-        real = latents.components @ latents.mixture.covariances[c] @ latents.components.T
-        maps[c] = _map_between(now, real)
-    return maps
+def _radius(features, centers):
+    """Norm to which real images are clipped about their center."""
+    return max(_BEYOND * float(np.quantile(np.linalg.norm(features - centers, axis=1), _INSIDE)), 1e-9)
 
 
-def common_map(space, moments, noise_sd, mean_noise_sd):
-    """Mean features of each class, and one linear map for all: it gives features their released covariance in classes.
-
-    Classes of synthetic images keep the differences between their covariances: the noise would hide those of the real.
+def released_targets(space, centers, moments, noise_sd, mean_noise_sd):
+    """Compute what the features of synthetic images should be from the released moments of those of real ones.
 
     Parameters
     ----------
     space : FeatureSpace
+    centers : array of shape (n_parts, k)
+        What ``moments`` are about.
     moments : Moments
-        Released, of the features of real images less the center of their class; second moments of all classes together.
+        Released, of the features of real images less their center: count and sum of each sub-cluster; second moments of
+        each class, or of all classes together, shape (n_classes, k, k) or (1, k, k).
     noise_sd : float
         Standard deviation of the noise on a diagonal entry of ``moments.second``.
     mean_noise_sd : float
@@ -183,29 +233,74 @@ def common_map(space, moments, noise_sd, mean_noise_sd):
 
     Returns
     -------
-    means : array of shape (n_classes, k)
+    means : array of shape (n_parts, k)
+        Mean features of each sub-cluster.
     maps : array of shape (n_classes, k, k)
-        As `class_maps` returns them; all the same.
+        For each class the linear map of features about the center of their sub-cluster that gives them their released
+        covariance. It multiplies rows from the right.
     """
-    counts = np.maximum(moments.count, 1.0)
-    # the center of a class is a guess of its mean that has no noise: the distance is shrunk, as James and Stein do
-    shift = moments.sum / counts[:, None]
-    noise = max(len(counts) - 2, 0) * float(np.mean((mean_noise_sd / counts) ** 2))
-    shift = shift * np.clip(1 - noise / np.maximum((shift**2).sum(axis=0), 1e-300), 0.0, 1.0)
-    within = moments.second - (counts[:, None] * shift).T @ shift
-    one = Moments(counts.sum(keepdims=True), np.zeros((1, len(within))), within[None])
-    latents = class_latents(one, np.zeros((1, len(within))), noise_sd, mean_noise_sd, len(within))
-    spread = space.features - space.centers[space.classes]
-    now = spread.T @ spread / len(spread)
+    counts, k = np.maximum(moments.count, 1.0), centers.shape[1]
+    shift = _shift(moments.sum, counts, mean_noise_sd, space.per_class)
+    n_groups, n_classes = len(moments.second), len(centers) // space.per_class
+    shifts, of = shift.reshape(n_groups, -1, k), counts.reshape(n_groups, -1)
+    within = moments.second - np.swapaxes(of[:, :, None] * shifts, 1, 2) @ shifts
+    zero = np.zeros((n_groups, k))
+    latents = class_latents(Moments(of.sum(axis=1), zero, within), zero, noise_sd, mean_noise_sd, k)
+    spreads = space.features - space.centers[space.codes]
+    if n_groups == n_classes:
+        return centers + shift, _class_maps(spreads, space.codes // space.per_class, latents)
+    found = _common_map(spreads, within[0] / counts.sum(), latents, noise_sd / counts.sum())
+    return centers + shift, np.tile(found, (n_classes, 1, 1))
+
+
+def _shift(sums, counts, noise_sd, per_class):
+    """Distance of the mean of each sub-cluster from its center, without what of it may be noise.
+
+    The centers are guesses that have no noise. So the distance of a class is shrunk, as James and Stein do. What the
+    distances of its sub-clusters differ from it by has more noise, and is shrunk by itself: by the variance of these
+    differences over all sub-clusters, less that of their noise.
+    """
+    of = counts.reshape(-1, per_class, 1)
+    sums, total = sums.reshape(len(of), per_class, -1), of.sum(axis=1, keepdims=True)
+    common = sums.sum(axis=1, keepdims=True) / total
+    own = sums / of - common
+    noise = max(len(of) - 2, 0) * float(np.mean(noise_sd**2 * per_class / total**2))
+    common = common * np.clip(1 - noise / np.maximum((common**2).sum(axis=0), 1e-300), 0.0, 1.0)
+    if per_class > 1 and noise_sd > 0:
+        noise = noise_sd**2 * (1 / of**2 - 2 / (of * total) + per_class / total**2)
+        weights = np.square(noise.min() / noise)
+        signal = np.maximum((weights * (own**2 - noise)).sum(axis=(0, 1)) / weights.sum(), 0.0)
+        own = own * (signal / (signal + noise))
+    return (common + own).reshape(len(counts), -1)
+
+
+def _class_maps(spreads, classes, latents):
+    """For each class the map of synthetic features about their centers, which gives them their released covariance."""
+    shared = spreads.T @ spreads / len(spreads)
+    maps = np.empty((len(latents.counts), *shared.shape))
+    for c in range(len(maps)):
+        spread = spreads[classes == c]
+        now = (spread.T @ spread + _SHARED * shared) / (len(spread) + _SHARED)
+        real = latents.components @ latents.mixture.covariances[c] @ latents.components.T
+        maps[c] = _map_between(now, real)
+    return maps
+
+
+def _common_map(spreads, covariance, latents, noise_sd):
+    """One map for all classes, which gives features their released covariance in classes.
+
+    Classes of synthetic images keep the differences between their covariances: the noise would hide those of the real.
+    `covariance` is the released one before it was cleaned, and `noise_sd` that of a diagonal entry of it.
+    """
+    now = spreads.T @ spreads / len(spreads)
     values = np.diag(latents.mixture.covariances[0])
     values = np.maximum(values, min(latents.residual_variance, float(np.trace(now)) / len(now)))
     real = (latents.components * values) @ latents.components.T
-    # so is what the covariance differs by: of few rows the noise may be larger than all of it
-    gap = within / counts.sum() - now
-    noise = 0.5 * len(gap) * (len(gap) + 1) * (noise_sd / counts.sum()) ** 2
+    # of few rows the noise may be larger than all that the two covariances differ by
+    gap = covariance - now
+    noise = 0.5 * len(gap) * (len(gap) + 1) * noise_sd**2
     kept = max(0.0, 1 - noise / max(float(np.square(gap).sum()), 1e-300))
-    found = _map_between(now, now + kept * (real - now))
-    return space.centers + shift, np.tile(found, (len(counts), 1, 1))
+    return _map_between(now, now + kept * (real - now))
 
 
 def _map_between(now, wanted):
@@ -223,8 +318,8 @@ def _power(matrix, exponent):
 class RefinedImages(LinearGenerator):
     """Images of a `LinearGenerator`, moved until their wavelet features have released moments.
 
-    The features of an image of class k should be ``means[k] + (features - centers[k]) @ maps[k]``. Each image moves
-    towards them by gradient steps, separately.
+    The features of an image of class c and sub-cluster k should be ``means[k] + (features - centers[k]) @ maps[c]``.
+    Each image moves towards them by gradient steps, separately.
 
     Parameters
     ----------
@@ -237,23 +332,26 @@ class RefinedImages(LinearGenerator):
         ``n_steps``, the number of gradient steps of an image, and their ``rate``.
     matrix : array of shape (n_features, k)
         Reduces wavelet features.
-    centers, means : arrays of shape (n_classes, k)
-        Mean features of the images of the linear generator, and of the real images as released.
+    centers, means : arrays of shape (n_parts, k)
+        Mean features of the images of the linear generator, and of the real images as released. Without cuts, a class
+        is one sub-cluster.
     maps : array of shape (n_classes, k, k)
-        See `class_maps` and `common_map`.
+        See `released_targets`.
+    cuts : ClassCuts, default=None
+        Sub-clusters of the classes in the space of the features; None: the classes are whole.
     """
 
     progress = "auto"  # whether `sample` shows a bar; no file has it
 
-    def __init__(self, *args, image_shape, wavelets, moves, matrix, centers, means, maps, **kwargs):
+    def __init__(self, *args, image_shape, wavelets, moves, matrix, centers, means, maps, cuts=None, **kwargs):
         super().__init__(*args, **kwargs)
         self.image_shape, self.wavelets, self.moves = tuple(image_shape), wavelets, moves
-        self.matrix, self.centers, self.means, self.maps = matrix, centers, means, maps
+        self.matrix, self.centers, self.means, self.maps, self.cuts = matrix, centers, means, maps, cuts
 
     @classmethod
     def of(cls, generator, space, means, maps, *, n_steps):
         """Refine a `LinearGenerator` by its `FeatureSpace`, and the released means and maps of the classes there."""
-        own = {"matrix": space.matrix, "centers": space.centers, "means": means, "maps": maps}
+        own = {"matrix": space.matrix, "centers": space.centers, "means": means, "maps": maps, "cuts": space.cuts}
         own |= {"wavelets": space.wavelets, "moves": {"n_steps": n_steps, "rate": _RATE}}
         return cls(*_parts(generator), image_shape=space.image_shape, **own)
 
@@ -274,18 +372,19 @@ class RefinedImages(LinearGenerator):
         -------
         RefinedImages
         """
-        n_classes = len(self.centers)
+        n_classes = len(self.mixture.weights) // self.per_class
         n_images = min(_TRIED, max(_TRIED * 784 // len(self.low), 500))
         classes = np.sort(spread_components(n_images, np.ones(n_classes), rng))
         width = self.high - self.low
         rows = ((self.unmoved().sample(classes, rng) - self.low) / width).astype(np.float32)
         targets, found = (np.empty((len(rows), self.matrix.shape[1])) for _ in range(2))
+        codes = np.empty(len(rows), dtype=np.int64)
         for part in _batches(rows, _BATCH):
-            targets[part] = self._targets(rows[part], classes[part])
-            moved = self._moved(rows[part], classes[part])
-            found[part] = _features(moved, self.image_shape, self.wavelets) @ self.matrix
-        means = _class_means(targets - found, classes, n_classes)
-        spreads = [each - _class_means(each, classes, n_classes)[classes] for each in (found, targets)]
+            targets[part], codes[part] = self._targets(rows[part], classes[part])
+            found[part] = self._features(self._moved(rows[part], classes[part]))
+        n_parts = len(self.centers)
+        means = _class_means(targets - found, codes, n_parts)
+        spreads = [each - _class_means(each, codes, n_parts)[codes] for each in (found, targets)]
         pairs = [spread.T @ spread / len(spread) for spread in spreads]
         maps = np.empty_like(self.maps)
         for c in range(n_classes):
@@ -296,7 +395,7 @@ class RefinedImages(LinearGenerator):
             ]
             maps[c] = self.maps[c] @ ((1 - _ADDED) * np.eye(maps.shape[1]) + _ADDED * _map_between(*covariances))
         own = {"matrix": self.matrix, "centers": self.centers, "means": self.means + means, "maps": maps}
-        own |= {"wavelets": self.wavelets, "moves": self.moves}
+        own |= {"cuts": self.cuts, "wavelets": self.wavelets, "moves": self.moves}
         return RefinedImages(*_parts(self), image_shape=self.image_shape, **own)
 
     def unmoved(self):
@@ -317,24 +416,31 @@ class RefinedImages(LinearGenerator):
             rows[part] = self._moved(rows[part], labels)
         return np.clip(rows * width + self.low, self.low, self.high)
 
-    def _targets(self, rows, labels):
-        """Features that images of given classes are to have."""
-        features = _features(rows, self.image_shape, self.wavelets) @ self.matrix
-        targets = np.empty_like(features)
-        for label in np.unique(labels):
-            own = labels == label
-            targets[own] = self.means[label] + (features[own] - self.centers[label]) @ self.maps[label]
-        return targets
+    def _features(self, rows):
+        """Reduced features of images."""
+        return _features(rows, self.image_shape, self.wavelets) @ self.matrix
 
-    def _moved(self, rows, labels):
+    def _targets(self, rows, classes):
+        """Features that images of given classes are to have, and the sub-cluster of each."""
+        features = self._features(rows)
+        codes = classes if self.cuts is None else self.cuts.codes(features, classes)
+        targets = np.empty_like(features)
+        for c in np.unique(classes):
+            own, of = classes == c, codes[classes == c]
+            targets[own] = self.means[of] + (features[own] - self.centers[of]) @ self.maps[c]
+        return targets, codes
+
+    def _moved(self, rows, classes):
         from ..nn._wavelets import move_to_features
 
-        targets = self._targets(rows, labels)
+        targets, _ = self._targets(rows, classes)
         return move_to_features(rows, targets, self.matrix, self.image_shape, **self.moves, **self.wavelets)
 
     def to_state(self):
         """Return arrays for a release file."""
         features = {name: getattr(self, name) for name in _OWN}
+        if self.cuts is not None:
+            features["cuts"] = self.cuts.to_state()
         about = {"image_shape": list(self.image_shape), "wavelets": {**self.wavelets, **self.moves}}
         return {**super().to_state(), **about, "features": features}
 
@@ -347,12 +453,16 @@ class RefinedImages(LinearGenerator):
             raise ValueError("the shape of the images does not fit their columns")
         features = {name: state["features"][name] for name in _OWN}
         n_classes, k = len(generator.mixture.weights) // generator.per_class, features["matrix"].shape[-1]
-        if [features[name].shape for name in _OWN[1:]] != [(n_classes, k), (n_classes, k), (n_classes, k, k)]:
+        cuts = None
+        if "cuts" in state["features"]:  # files of earlier versions have whole classes
+            cuts = ClassCuts.from_state(state["features"]["cuts"], n_classes, k)
+        n_parts = n_classes * (1 if cuts is None else cuts.n_parts)
+        if [features[name].shape for name in _OWN[1:]] != [(n_parts, k), (n_parts, k), (n_classes, k, k)]:
             raise ValueError("the features of the images do not fit their classes")
         wavelets, moves = _read_wavelets(state.get("wavelets", _EARLIER), shape)
         if len(features["matrix"]) != _n_features(shape, wavelets):
             raise ValueError("the features of the images are not those of their wavelets")
-        return cls(*_parts(generator), image_shape=shape, wavelets=wavelets, moves=moves, **features)
+        return cls(*_parts(generator), image_shape=shape, wavelets=wavelets, moves=moves, cuts=cuts, **features)
 
 
 _OWN = ("matrix", "centers", "means", "maps")

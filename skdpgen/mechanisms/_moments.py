@@ -201,23 +201,30 @@ def shared_moments(
     exact=True,
     chunk_rows=None,
     unit_sizes=None,
+    n_groups=1,
 ):
-    """Sum (1, x) over the rows of each class, and x x^T over the rows of all classes: one query.
+    """Sum (1, x) over the rows of each class, and x x^T over the rows of all classes of a group: one query.
 
-    Its sensitivity is that of `class_moments`, and noise is added to the second moments once, not once for each class.
+    Its sensitivity is that of `class_moments`, and noise is added to the second moments once for each group of classes,
+    not once for each class.
 
     Parameters
     ----------
     X, y_codes, n_classes, l2_bound, count_weight, mean_weight, transform, centers, exact, chunk_rows, unit_sizes
         As in `class_moments`. Rows are divided by the bound of their class before they are summed.
+    n_groups : int, default=1
+        Groups of equally many consecutive classes; one is of all classes.
 
     Returns
     -------
     BoundedSum
-        `value` of shape (n_classes * (1 + d) + d (d + 1) / 2,): count and sum of each class, then the shared upper
-        triangle by rows. Adding a row moves it as in `class_moments`: a row has one class. Replacing one also: between
-        rows x and z of different classes counts and sums are orthogonal, and ``|x x^T - z z^T|^2`` is at most 2.
+        `value` of shape (n_classes * (1 + d) + n_groups * d (d + 1) / 2,): count and sum of each class, then the upper
+        triangle of each group by rows. Adding a row moves it as in `class_moments`: a row has one class. Replacing one
+        also: between rows x and z of different classes counts and sums are orthogonal. The squared change of the second
+        moments is ``|x x^T - z z^T|^2`` in one group, and ``|x|^4 + |z|^4`` in two: at most 2 in either.
     """
+    if n_groups < 1 or n_classes % n_groups:
+        raise ValueError(f"n_groups must divide the number of classes; got {n_groups} and {n_classes}")
     query = class_moments(
         X,
         y_codes,
@@ -233,11 +240,12 @@ def shared_moments(
     )
     own = 1 + X.shape[1] if transform is None else 1 + transform(np.zeros((1, X.shape[1]))).shape[1]
     total, weights = query.value, query.weights
+    seconds = total[:, own:].reshape(n_groups, n_classes // n_groups, -1)
     return BoundedSum(
-        np.concatenate([total[:, :own].ravel(), total[:, own:].sum(axis=0)]),
+        np.concatenate([total[:, :own].ravel(), seconds.sum(axis=1).ravel()]),
         add_or_remove_one=query.add_or_remove_one,
         replace_one=query.replace_one,
-        weights=np.concatenate([np.tile(weights[:own], n_classes), weights[own:]]),
+        weights=np.concatenate([np.tile(weights[:own], n_classes), np.tile(weights[own:], n_groups)]),
         lattice=query.lattice,
         weighted=query.weighted,
     )
@@ -387,27 +395,29 @@ def unpack_moments(released, n_features, l2_bound=1.0):
     return Moments(count, total, second)
 
 
-def unpack_shared_moments(released, n_classes, n_features, l2_bound=1.0):
+def unpack_shared_moments(released, n_classes, n_features, l2_bound=1.0, n_groups=1):
     """Return what was released of `shared_moments`.
 
     Parameters
     ----------
-    released : array of shape (n_classes * (1 + d) + d (d + 1) / 2,)
+    released : array of shape (n_classes * (1 + d) + n_groups * d (d + 1) / 2,)
     n_classes, n_features : int
     l2_bound : float or array of shape (n_classes,), default=1.0
+        As given to the query.
+    n_groups : int, default=1
         As given to the query.
 
     Returns
     -------
     Moments
-        `count` and `sum` of each class, the sum in the units of the rows; `second`, of shape (d, d), of rows divided by
-        the bound of their class.
+        `count` and `sum` of each class, the sum in the units of the rows; `second`, of shape (n_groups, d, d), of rows
+        divided by the bound of their class.
     """
     released = np.asarray(released, dtype=np.float64)
     own = n_classes * (1 + n_features)
     firsts = released[:own].reshape(n_classes, -1)
     bound = np.broadcast_to(np.asarray(l2_bound, dtype=np.float64), n_classes)
-    second = unpack_moments(released[own:], n_features).second
+    second = unpack_moments(released[own:].reshape(n_groups, -1), n_features).second
     return Moments(firsts[:, 0], firsts[:, 1:] * bound[:, None], second)
 
 

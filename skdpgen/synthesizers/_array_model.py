@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 from ..data.arrays import in_colour
 from ..data.scaling import learn_norm_bound, norm_edges
+from ..generators.class_cuts import ClassCuts
 from ..generators.conditioning import ArraysGiven
 from ..generators.gaussians import (
     MOST_NUMBERS,
@@ -27,7 +28,7 @@ from ..generators.gaussians import (
     shared_latents,
     shrink_centers,
 )
-from ..generators.refined_images import RefinedImages, class_maps, common_map, feature_space
+from ..generators.refined_images import RefinedImages, feature_space, released_targets
 from ..generators.shifted_images import ShiftedImages
 from ..generators.speckles import SMALLEST_SIDE
 from ..mechanisms import (
@@ -55,7 +56,6 @@ __all__ = [
     "refine_images",
     "release_class_norms",
     "release_subclusters",
-    "subcluster_codes",
 ]
 
 # Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
@@ -68,6 +68,9 @@ _COARSER = 2
 # average; else only those of all classes together, of which each class then has a tenth of the noise, where there are
 # ten.
 _ROWS_APART = 3_000
+# Rows that the sub-clusters of a class have in the space of the features for every unit of noise, on average. The means
+# of their features are released, but no second moments of each, so they have fewer than sub-clusters of pixels.
+_ROWS_OF_PART = 100
 # Generators by their name in a release file.
 KINDS = {LinearGenerator: "linear", NetGenerator: "net", RefinedImages: "refined", ShiftedImages: "shifted"}
 # Of these, the ones that have a network.
@@ -282,7 +285,7 @@ def _release_shared(rows, model, centers, norms, query, fit):
     # rows divided by the bound of their class have this mean square, by the distribution of their norms
     traces = released.count * norms.squares(clipped=True) / radius**2
     return shared_latents(
-        released._replace(second=released.second / traces.sum()),
+        released._replace(second=released.second[0] / traces.sum()),
         traces / traces.sum(),
         centers,
         sd / traces.sum(),
@@ -445,10 +448,12 @@ def subcluster_moments(rows, codec, space, mixture, n_directions, *, exact=True)
     # half of a normal distribution has its mean at sqrt(2 / pi) standard deviations
     centers = mixture.means[:, None] + (2 / np.pi) ** 0.5 * np.einsum("cs,kds,ks->kcd", signs, leading, spread)
     centers = centers.reshape(-1, d)
+    middles = np.einsum("kd,kds->ks", mixture.means, leading)
+    cuts = ClassCuts(space.center, 1.0, space.basis @ leading, middles)
     radius = normal_radius(mixture.weights, values, spread) if exact else 4.0 * codec.row_norm
     query = class_moments(
         rows.X,
-        subcluster_codes(rows, codec, space, mixture.means, leading),
+        cuts.codes(rows.X, rows.codes, codec.scale),
         len(centers),
         l2_bound=radius,
         centers=centers,
@@ -459,23 +464,6 @@ def subcluster_moments(rows, codec, space, mixture, n_directions, *, exact=True)
         unit_sizes=rows.unit_sizes,
     )
     return query, centers, radius
-
-
-def subcluster_codes(rows, codec, space, means, leading):
-    """Sub-cluster of each row: a function of the row and of released values, which does not depend on other rows.
-
-    It is ``class * 2**n_directions + sum of 2**i`` over the directions i on whose upper side the row lies; -1 for a row
-    of no class. `means` (n_classes, n_latent) and `leading` (n_classes, n_latent, n_directions) describe the classes.
-    """
-    n_classes, _, n_directions = leading.shape
-    directions = space.basis @ np.concatenate(leading, axis=1)
-    middle = np.einsum("kd,kds->ks", means, leading)
-    codes = np.zeros(len(rows.X), dtype=np.int64)
-    for part, along in map_blocks(lambda chunk: exact_product(codec.scale(chunk) - space.center, directions), rows.X):
-        known = np.maximum(rows.codes[part], 0)
-        own = along.reshape(len(along), n_classes, n_directions)[np.arange(len(along)), known]
-        codes[part] = (known << n_directions) + (own > middle[known]) @ (1 << np.arange(n_directions))
-    return np.where(rows.codes < 0, -1, codes)
 
 
 # ---- the release of wavelet features of images ---------------------------------------------------------------------
@@ -501,47 +489,44 @@ def refine_images(rows, codec, generator, row_count, features, fit):
     space = feature_space(
         generator, codec.image_shape, fit.stream, n_features=features.n_features, n_scales=features.n_scales
     )
-    noise, (n_classes, k), radius = fit.noise["features"], space.centers.shape, space.radius
-    apart = row_count >= _ROWS_APART * n_classes * fit.noise_of_rows("features")
-    query = feature_moments(rows, codec, space, apart=apart, exact=noise > 0)
+    noise, noise_of_rows, (n_classes, k) = fit.noise["features"], fit.noise_of_rows("features"), space.centers.shape
+    apart = row_count >= _ROWS_APART * n_classes * noise_of_rows
+    space = space.cut(cut_directions(np.full(n_classes, row_count / n_classes), noise_of_rows, k, _ROWS_OF_PART))
+    n_groups = n_classes if apart else 1
+    query = feature_moments(rows, codec, space, n_groups=n_groups, exact=noise > 0)
     values = add_gaussian(query, noise, fit.rng, fit.neighboring)
-    if apart:
-        released = unpack_moments(values, k, radius)
-    else:
-        released = unpack_shared_moments(values, n_classes, k, radius)
-        released = released._replace(second=released.second * radius**2)
-    released = released._replace(count=floored(released.count))
-    sd = noise * query.sensitivity(fit.neighboring)
+    radius, sd = space.radius, noise * query.sensitivity(fit.neighboring)
+    released = unpack_shared_moments(values, *space.centers.shape, radius, n_groups)
+    released = released._replace(count=floored(released.count), second=released.second * radius**2)
     noise_sds = sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
-    if apart:
-        latents = class_latents(released, space.centers, *noise_sds, k)
-        moved = latents.means, class_maps(space, latents)
-    else:
-        moved = common_map(space, released, *noise_sds)
-    return RefinedImages.of(generator, space, *moved, n_steps=features.n_steps).aimed(fit.stream, apart=apart)
+    centers, space = space.centers, space.at_shares(released.count)
+    means, maps = released_targets(space, centers, released, *noise_sds)
+    return RefinedImages.of(generator, space, means, maps, n_steps=features.n_steps).aimed(fit.stream, apart=apart)
 
 
-def feature_moments(rows, codec, space, *, apart=True, exact=True):
-    """Count and sum of the features of each class about the mean of its synthetic images, and second moments.
+def feature_moments(rows, codec, space, *, n_groups=1, exact=True):
+    """Count and sum of the features of each sub-cluster about the mean of its synthetic images, and second moments.
 
-    These are those of each class if `apart`, else those of all classes together. See `class_moments` for `exact`.
+    The second moments are those of each of `n_groups` groups of sub-clusters: all of them together, or those of each
+    class. See `class_moments` for `exact`.
 
     Returns
     -------
     BoundedSum
-        That of `class_moments` or `shared_moments`: a row is in one class, and clipped to the radius of `space` about
-        the center of that.
+        That of `shared_moments`: a row is in one sub-cluster, and clipped to the radius of `space` about its center.
     """
-    query = class_moments if apart else shared_moments
-    return query(
-        rows.X,
-        rows.codes,
+    features = np.empty((len(rows.X), space.matrix.shape[1]))
+    for part, encoded in map_blocks(lambda chunk: space.encode(codec.scale(chunk)), rows.X):
+        features[part] = encoded
+    return shared_moments(
+        features,
+        space.codes_of(features, rows.codes),
         len(space.centers),
         l2_bound=space.radius,
         centers=space.centers,
-        transform=lambda chunk: space.encode(codec.scale(chunk)),
         exact=exact,
         count_weight=CLASS_COUNT_WEIGHT,
         mean_weight=CLASS_MEAN_WEIGHT,
         unit_sizes=rows.unit_sizes,
+        n_groups=n_groups,
     )

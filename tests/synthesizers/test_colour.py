@@ -217,7 +217,7 @@ def test_the_sensitivity_of_features_of_colour_is_attained_and_not_exceeded(rng,
         pairs = [(one, other) for one in joined for other in joined]
 
     def query(data):
-        return feature_moments(*image_rows(*data, shape), space, apart=apart)
+        return feature_moments(*image_rows(*data, shape), space, n_groups=2 if apart else 1)
 
     assert_sensitivity(query, pairs, attained=pairs, relation=relation)
 

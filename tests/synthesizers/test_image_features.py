@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,10 +19,9 @@ from test_subclusters import image_rows
 from skdpgen import ImageFeatures, LatentMixture, P3GMSynthesizer, PrivacyAccountant, load
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators import refined_images
-from skdpgen.generators.gaussians import ClassLatents
-from skdpgen.generators.refined_images import FeatureSpace, RefinedImages, class_maps, common_map, feature_space
+from skdpgen.generators.class_cuts import ClassCuts
+from skdpgen.generators.refined_images import FeatureSpace, RefinedImages, feature_space, released_targets
 from skdpgen.mechanisms import Moments, exact_value
-from skdpgen.mixture import GaussianMixtureParameters
 from skdpgen.nn import _wavelets
 from skdpgen.nn._wavelets import WaveletFeatures, move_to_features, wavelet_features
 from skdpgen.synthesizers import _array_model
@@ -54,8 +54,18 @@ def _space(radius=0.2):
     return FeatureSpace(SHAPE, WAVELETS, np.zeros(D), np.ones(D), MATRIX, np.arange(2), centers, centers, radius)
 
 
-def _query(X, y, radius=0.2, apart=True):
-    return feature_moments(*image_rows(X, y, SHAPE), _space(radius), apart=apart)
+def _cut_space(radius=0.2):
+    """The same, and each class is cut at its center along two directions."""
+    space = _space(radius)
+    directions = np.linalg.qr(np.random.default_rng(6).normal(size=(2, 3, 2)))[0]
+    middle = space.centers.mean(axis=0)
+    middles = np.einsum("ck,cks->cs", (space.centers - middle) / radius, directions)
+    return replace(space, cuts=ClassCuts(middle, radius, directions, middles), centers=np.repeat(space.centers, 4, 0))
+
+
+def _query(X, y, radius=0.2, apart=True, space=None):
+    space = _space(radius) if space is None else space
+    return feature_moments(*image_rows(X, y, SHAPE), space, n_groups=2 if apart else 1)
 
 
 # ---- the features --------------------------------------------------------------------------------------------------
@@ -108,12 +118,13 @@ def test_no_sum_of_exact_features_is_rounded(rng, shape):
 
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("joined", [1, 3, 17])
-def test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone(rng, joined, apart):
+@pytest.mark.parametrize("make", [_space, _cut_space])
+def test_a_joining_image_leaves_the_features_of_the_others_and_adds_its_own_moments_alone(rng, joined, apart, make):
     X, more = rng.random((300, D)), rng.random((joined, D))
     y, their = rng.integers(0, 3, 300), rng.integers(0, 3, joined)
     np.testing.assert_array_equal(_space().encode(np.concatenate([more, X]))[joined:], _space().encode(X))
     whole, *parts = (
-        exact_value(_query(*data, apart=apart))
+        exact_value(_query(*data, apart=apart, space=make()))
         for data in ((np.concatenate([more, X]), np.concatenate([their, y])), (X, y), (more, their))
     )
     np.testing.assert_array_equal(whole, sum(parts))
@@ -163,7 +174,8 @@ def test_the_order_of_sums_changes_no_feature_of_a_private_image(rng, shape):
 
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_the_sensitivity_of_features_is_attained_and_not_exceeded(rng, relation, apart):
+@pytest.mark.parametrize("make", [_space, _cut_space])
+def test_the_sensitivity_of_features_is_attained_and_not_exceeded(rng, relation, apart, make):
     base, labels = rng.random((4, D)), [0, 1, 0, 1]
     far = [np.zeros(D), np.ones(D), *rng.integers(0, 2, (3, D)).astype(float)]
     if not apart:  # two images of two classes whose features are orthogonal differ most
@@ -173,7 +185,9 @@ def test_the_sensitivity_of_features_is_attained_and_not_exceeded(rng, relation,
         pairs = [((base, np.array(labels)), data) for data in joined]
     else:
         pairs = [(one, other) for one in joined for other in joined]
-    assert_sensitivity(lambda data: _query(*data, 0.02, apart), pairs, attained=pairs, relation=relation)
+    assert_sensitivity(
+        lambda data: _query(*data, apart=apart, space=make(0.02)), pairs, attained=pairs, relation=relation
+    )
 
 
 # ---- the images ----------------------------------------------------------------------------------------------------
@@ -181,12 +195,6 @@ def test_the_sensitivity_of_features_is_attained_and_not_exceeded(rng, relation,
 def generator(digits):
     with seeded_noise(1, quiet=True):
         return make_flat(P3GMSynthesizer, 4.0, **DIGITS).fit(*digits).model_.generator
-
-
-def _latents(means, covariances):
-    mixture = GaussianMixtureParameters(np.full(len(means), 1 / len(means)), means, covariances, "full")
-    counts = np.ones(len(means))
-    return ClassLatents(counts, means, means.mean(axis=0), np.eye(means.shape[1]), mixture, 0.0, 0.0)
 
 
 def test_images_whose_features_have_the_released_moments_stay_as_they_are(generator, few, rng):
@@ -198,42 +206,100 @@ def test_images_whose_features_have_the_released_moments_stay_as_they_are(genera
     np.testing.assert_allclose(*drawn, atol=0.02)
 
 
-def test_the_map_of_features_gives_a_class_its_released_covariance(generator, few, rng, monkeypatch):
+def _targets(space, shift, covariances, noise_sd=0.0, mean_noise_sd=0.0):
+    """What `released_targets` makes of moments of 1,000 images of each sub-cluster, with covariances of each class."""
+    count, (n_parts, k) = np.full(len(space.centers), 1000.0), space.centers.shape
+    of = shift.reshape(len(covariances), -1, k)
+    second = 1000 * (n_parts // len(covariances) * covariances + np.swapaxes(of, 1, 2) @ of)
+    return released_targets(space, space.centers, Moments(count, 1e3 * shift, second), noise_sd, mean_noise_sd)
+
+
+def _roots(rng, n):
+    roots = rng.normal(size=(n, 20, 20))
+    return roots @ roots.transpose(0, 2, 1)
+
+
+@pytest.mark.parametrize("n_directions", [0, 2])
+def test_the_maps_of_features_give_classes_their_released_covariance(generator, few, rng, monkeypatch, n_directions):
     monkeypatch.setattr(refined_images, "_SHARED", 0)
     space = feature_space(generator, (8, 8), rng, n_features=20, n_scales=2)
-    roots = rng.normal(size=(10, 20, 20))
-    wanted = roots @ roots.transpose(0, 2, 1)
-    maps = class_maps(space, _latents(space.centers, wanted))
+    space, wanted = space.cut(n_directions), _roots(rng, 10)
+    shift = rng.normal(size=space.centers.shape)
+    means, maps = _targets(space, shift, wanted)
+    np.testing.assert_allclose(means, space.centers + shift)
     for c in range(10):
-        moved = (space.features[space.classes == c] - space.centers[c]) @ maps[c]
+        own = space.codes // space.per_class == c
+        moved = (space.features[own] - space.centers[space.codes[own]]) @ maps[c]
         np.testing.assert_allclose(moved.T @ moved / len(moved), wanted[c], atol=0.1 * np.abs(wanted[c]).max())
 
 
-def _common(space, noise_sd, mean_noise_sd, shift, covariance):
-    """What `common_map` makes of noisy moments of 1,000 images of each class."""
-    count, k = np.full(10, 1000.0), space.matrix.shape[1]
-    second = 1e4 * covariance + 1e3 * shift.T @ shift
-    return common_map(space, Moments(count, 1e3 * shift, second), noise_sd * k**-0.5, mean_noise_sd)
-
-
+@pytest.mark.parametrize("n_directions", [0, 2])
 def test_the_common_map_gives_all_classes_the_released_covariance_and_keeps_what_each_has_of_its_own(
-    generator, few, rng
+    generator, few, rng, n_directions
 ):
     space = feature_space(generator, (8, 8), rng, n_features=20, n_scales=2)
-    root, shift = rng.normal(size=(20, 20)), rng.normal(size=(10, 20))
-    means, maps = _common(space, 0.0, 0.0, shift, root @ root.T)
+    space, wanted = space.cut(n_directions), _roots(rng, 1)
+    shift = rng.normal(size=space.centers.shape)
+    means, maps = _targets(space, shift, wanted)
     np.testing.assert_allclose(means, space.centers + shift)
-    moved = (space.features - space.centers[space.classes]) @ maps[0]
-    np.testing.assert_allclose(moved.T @ moved / len(moved), root @ root.T, atol=0.05 * np.abs(root @ root.T).max())
+    moved = (space.features - space.centers[space.codes]) @ maps[0]
+    np.testing.assert_allclose(moved.T @ moved / len(moved), wanted[0], atol=0.05 * np.abs(wanted).max())
+    assert maps.shape == (10, 20, 20)
     assert (maps == maps[0]).all()
 
 
 def test_moments_of_features_that_are_noise_alone_leave_the_synthetic_ones(generator, few, rng):
     space = feature_space(generator, (8, 8), rng, n_features=20, n_scales=2)
     shift = rng.normal(size=(10, 20))  # noise alone
-    means, maps = _common(space, 1e7, 1000.0, shift, np.eye(20))
+    means, maps = _targets(space, shift, np.eye(20)[None], 1e7 * 20**-0.5, 1000.0)
     assert np.linalg.norm(means - space.centers) < 0.5 * np.linalg.norm(shift)
     np.testing.assert_allclose(maps, np.tile(np.eye(20), (10, 1, 1)), atol=0.02)
+
+
+def test_classes_are_cut_in_halves_and_then_at_the_released_shares(generator, few, rng):
+    whole = feature_space(generator, (8, 8), rng, n_features=20, n_scales=2)
+    assert whole.cut(0) is whole
+    assert whole.at_shares(np.ones(10)) is whole
+    space = whole.cut(1)
+    assert space.centers.shape == (20, 20)
+    assert space.radius < whole.radius
+    np.testing.assert_array_equal(space.codes // 2, whole.codes)
+    np.testing.assert_array_equal(space.codes_of(space.features, whole.codes), space.codes)
+    np.testing.assert_array_equal(space.codes_of(space.features[:3], np.array([-1, 0, -1])) < 0, [True, False, True])
+    for code in range(20):
+        mean = space.features[space.codes == code].mean(axis=0)
+        np.testing.assert_allclose(space.centers[code], mean, atol=0.2 * whole.radius)
+    # of each class a share of .1, .2, ..., and of the last nearly all
+    counts = 100 * np.stack([np.arange(9.5, 0, -1), np.arange(0.5, 10)], axis=1).ravel()
+    found = np.bincount(space.at_shares(counts).codes, minlength=20).reshape(10, 2)
+    np.testing.assert_allclose(found[:, 1] / found.sum(axis=1), np.arange(0.5, 10) / 10, atol=0.03)
+    # two directions, along each of which the share is right
+    counts = rng.uniform(1, 2, 40)
+    codes = whole.cut(2).at_shares(counts).codes
+    for bit in (1, 2):
+        upper = (np.arange(4) & bit) > 0
+        share = counts.reshape(10, 4)[:, upper].sum(axis=1) / counts.reshape(10, 4).sum(axis=1)
+        ours = [((codes[codes // 4 == c] & bit) > 0).mean() for c in range(10)]
+        np.testing.assert_allclose(ours, share, atol=0.03)
+
+
+def test_images_of_a_sub_cluster_move_to_its_features(generator, few, rng):
+    """Two halves of a class that are further apart than those of the Gaussian, as where its images are of two kinds."""
+    space = feature_space(generator, (8, 8), rng, n_features=20, n_scales=2).cut(1)
+    apart = space.centers[1::2] - space.centers[::2]
+    means = space.centers + 0.3 * np.repeat(apart, 2, axis=0) * np.tile([[-1.0], [1.0]], (10, 1))
+    maps = np.tile(np.eye(20), (10, 1, 1))
+    refined = RefinedImages.of(generator, space, means, maps, n_steps=8)
+    classes = np.repeat(np.arange(10), 60)
+    unit = (refined.unmoved().sample(classes, rng) - generator.low) / (generator.high - generator.low)
+    _, codes = refined._targets(unit.astype(np.float32), classes)
+    np.testing.assert_array_equal(codes // 2, classes)
+    found = refined._features(refined._moved(unit.astype(np.float32), classes))
+    before = refined._features(unit.astype(np.float32))
+    for c in range(10):
+        halves = [[each[codes == 2 * c + side].mean(axis=0) for side in (0, 1)] for each in (before, found)]
+        distances = [np.linalg.norm(upper - lower) for lower, upper in halves]
+        assert distances[1] > 1.2 * distances[0]
 
 
 @pytest.mark.parametrize("apart", [True, False])
@@ -249,7 +315,7 @@ def test_targets_make_up_for_what_moves_miss(generator, few, rng, apart):
     classes = np.repeat(np.arange(10), 60)
     rows = generator.sample(classes, rng)
     unit = ((rows - generator.low) / (generator.high - generator.low)).astype(np.float32)
-    wanted, gaps = first._targets(unit, classes), []
+    (wanted, _), gaps = first._targets(unit, classes), []
     for each in (first, second):
         found = refined_images._features(each._moved(unit, classes), (8, 8), each.wavelets) @ each.matrix
         spreads = [np.square(f - f.mean(axis=0)).sum() for f in (found, wanted)]
@@ -269,7 +335,7 @@ def test_second_moments_of_each_class_are_released_where_the_noise_does_not_hide
     monkeypatch.setattr(_array_model, "feature_moments", lambda *a, **k: kept.update(k) or feature_moments(*a, **k))
     with seeded_noise(1, quiet=True):
         synth = make_flat(P3GMSynthesizer, epsilon, decoder="features", **DIGITS).fit(*digits)
-    assert kept["apart"] == apart
+    assert kept["n_groups"] == (10 if apart else 1)
     assert (synth.model_.generator.maps != synth.model_.generator.maps[0]).any() == apart
 
 
@@ -355,6 +421,27 @@ def test_a_file_whose_features_are_not_those_of_its_wavelets_is_refused(generato
     state = RefinedImages.of(generator, space, space.centers, maps, n_steps=8).to_state()
     with pytest.raises(ValueError, match="not those of their wavelets"):
         RefinedImages.from_state({**state, "wavelets": {**state["wavelets"], "n_scales": 3}})
+
+
+@pytest.mark.parametrize("wrong", ["directions", "middles", "center", "reach", "too many"])
+def test_a_file_of_images_with_impossible_sub_clusters_is_refused(generator, few, rng, wrong):
+    space = feature_space(generator, (8, 8), rng, n_features=9, n_scales=2).cut(2)
+    maps = np.tile(np.eye(9), (10, 1, 1))
+    state = RefinedImages.of(generator, space, space.centers, maps, n_steps=8).to_state()
+    assert RefinedImages.from_state(state).cuts.n_parts == 4
+    cuts = state["features"]["cuts"]
+    changed = {
+        "directions": {"directions": cuts["directions"][:9]},
+        "middles": {"middles": cuts["middles"][:, :1]},
+        "center": {"center": cuts["center"][:4]},
+        "reach": {"reach": 0.0},
+        "too many": {"directions": np.zeros((10, 9, 60)), "middles": np.zeros((10, 60))},
+    }[wrong]
+    with pytest.raises(ValueError, match="sub-clusters"):
+        RefinedImages.from_state({**state, "features": {**state["features"], "cuts": {**cuts, **changed}}})
+    without = {name: value for name, value in state["features"].items() if name != "cuts"}
+    with pytest.raises(ValueError, match="do not fit their classes"):
+        RefinedImages.from_state({**state, "features": without})
 
 
 def test_images_are_taken_in_batches_of_so_many_pixels(generator, few, rng, monkeypatch):
@@ -471,8 +558,8 @@ def test_auto_decides_by_public_facts(digits, few):
 
 
 def test_without_noise_nothing_hides_the_moments_of_features(digits, few, monkeypatch):
-    kept, real = [], _array_model.class_latents
-    monkeypatch.setattr(_array_model, "class_latents", lambda *a: kept.append(real(*a)) or kept[-1])
+    kept, real = [], refined_images.class_latents
+    monkeypatch.setattr(refined_images, "class_latents", lambda *a: kept.append(real(*a)) or kept[-1])
     with seeded_noise(1, quiet=True):
         make_flat(P3GMSynthesizer, np.inf, decoder="features", **DIGITS).fit(*digits)
-    np.testing.assert_allclose(kept[-1].counts, np.bincount(digits[1]))
+    np.testing.assert_allclose(kept[-1].counts.reshape(10, -1).sum(axis=1), np.bincount(digits[1]))

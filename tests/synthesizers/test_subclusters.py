@@ -11,10 +11,11 @@ from _flat import make_flat
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivateSearchCV, load
 from skdpgen.data.arrays import ArrayRows
+from skdpgen.generators.class_cuts import ClassCuts
 from skdpgen.generators.gaussians import LatentSpace, LinearGenerator, class_weights, cut_directions
 from skdpgen.mechanisms import exact_value
 from skdpgen.mixture import GaussianMixtureParameters
-from skdpgen.synthesizers._array_model import subcluster_codes, subcluster_moments
+from skdpgen.synthesizers._array_model import subcluster_moments
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 
@@ -46,6 +47,12 @@ def _query(X, y, n_signs=2):
     return subcluster_moments(rows, codec, SPACE, MIXTURE, n_signs)
 
 
+def _codes(rows, codec, space, means, leading):
+    """Sub-clusters of classes that are cut at their means, along directions of the latent space."""
+    middles = np.einsum("kd,kds->ks", means, leading)
+    return ClassCuts(space.center, 1.0, space.basis @ leading, middles).codes(rows.X, rows.codes, codec.scale)
+
+
 def _image(latent):
     return np.clip(CENTER + SPACE.basis @ np.asarray(latent, dtype=float), 0, 1)
 
@@ -54,13 +61,11 @@ def test_cells_are_the_sides_of_the_leading_directions_of_the_class_and_none_for
     latents = [(0, 0, 0.2), (0, 0, -0.2), (0.2, 0.2, 0), (0.2, -0.2, 0), (0, 0, 0)]
     rows, codec = image_rows([_image(z) for z in latents], [0, 0, 1, 1, 2])
     leading = np.linalg.eigh(MIXTURE.covariances)[1][:, :, 2:]
-    codes = subcluster_codes(rows, codec, SPACE, MIXTURE.means, leading)
+    codes = _codes(rows, codec, SPACE, MIXTURE.means, leading)
     sides = (np.sign(leading[[0, 0, 1, 1], [2, 2, 1, 1], 0]) * [1, -1, 1, -1] > 0).astype(int)
     np.testing.assert_array_equal(codes, [*(np.array([0, 0, 2, 2]) + sides), -1])
     # along no direction a cell is a class
-    np.testing.assert_array_equal(
-        subcluster_codes(rows, codec, SPACE, MIXTURE.means, leading[:, :, :0]), [0, 0, 1, 1, -1]
-    )
+    np.testing.assert_array_equal(_codes(rows, codec, SPACE, MIXTURE.means, leading[:, :, :0]), [0, 0, 1, 1, -1])
 
 
 def test_the_cell_of_a_row_at_the_cut_follows_from_no_order_of_additions(rng):
@@ -73,7 +78,7 @@ def test_the_cell_of_a_row_at_the_cut_follows_from_no_order_of_additions(rng):
         rows = SimpleNamespace(X=X[:, order], codes=np.zeros(len(X), dtype=np.int64))
         space = LatentSpace(np.zeros(50), basis[order])
         codec = SimpleNamespace(scale=lambda chunk: chunk)
-        return subcluster_codes(rows, codec, space, np.zeros((1, 3)), np.eye(3)[None, :, :1])
+        return _codes(rows, codec, space, np.zeros((1, 3)), np.eye(3)[None, :, :1])
 
     found = codes(np.arange(50))
     assert 0.4 < found.mean() < 0.6
