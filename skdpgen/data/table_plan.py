@@ -6,7 +6,7 @@ import numpy as np
 
 from ..exceptions import InvalidInputError
 from ..mechanisms import residual_plan
-from ..mechanisms._one_hot import bytes_of_plan
+from ..mechanisms._residual_plan import bytes_of_plan
 from ..tabular import Boolean, Categorical
 from ..tabular._level_groups import declared_groups
 from ..utils.validation import physical_memory
