@@ -34,6 +34,7 @@ __all__ = [
     "count_errors",
     "joint_sd",
     "kept_sizes",
+    "seen_by_tables",
     "smallest_kept",
     "smallest_seen",
     "weighs_units",
@@ -151,11 +152,8 @@ def kept_sizes(n_columns, n_categorical, noise, delta, neighboring):
     return KeptSizes(lost, smallest_kept(*looks[0], delta, neighboring))
 
 
-def smallest_seen(codec, noise_multiplier, neighboring, n_rows):
-    """Return the smallest correlation that the noise of two-way tables, or of sides, does not hide.
-
-    See `plan_bins`. Of the products of sides it is that of normal columns whose mean product, over the rows of all
-    classes, is as large as its noise.
+def seen_by_tables(codec, noise_multiplier, neighboring, n_rows):
+    """Return the smallest correlation that the noise of two-way tables would not hide: see `plan_bins`.
 
     Parameters
     ----------
@@ -164,14 +162,40 @@ def smallest_seen(codec, noise_multiplier, neighboring, n_rows):
         Of the moments.
     neighboring : str
     n_rows : float
-        Assumed or released number of rows.
+        Released number of rows.
+
+    Returns
+    -------
+    float
+        Infinite where two-way tables would be left out.
+    """
+    relative = noise_multiplier * _weight(neighboring)
+    divided = all_have_middles(codec.encoder.schema_, codec.targets)
+    return plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative, divided=divided)[1]
+
+
+def smallest_seen(codec, seen, noise_multiplier, neighboring, n_rows):
+    """Return the smallest correlation that the noise of two-way tables, or of sides, does not hide.
+
+    Of the products of sides it is that of normal columns whose mean product, over the rows of all classes, is as large
+    as its noise.
+
+    Parameters
+    ----------
+    codec : FrameCodec
+    seen : float
+        That of two-way tables, infinite where they were left out.
+    noise_multiplier : float
+        Of the moments.
+    neighboring : str
+    n_rows : float
+        Released number of rows.
 
     Returns
     -------
     float
         Infinite where nothing shows any.
     """
-    seen = _seen_by_tables(codec, noise_multiplier, neighboring, n_rows)
     if np.isfinite(seen):
         return seen
     n_classes, plan = max(codec.n_classes, 1), plan_tables(codec, seen, np.ones(len(codec.n_levels)))
@@ -182,13 +206,7 @@ def smallest_seen(codec, noise_multiplier, neighboring, n_rows):
     return float(np.sin(np.pi / 2 * mean)) if mean < 1 else np.inf
 
 
-def _seen_by_tables(codec, noise_multiplier, neighboring, n_rows):
-    relative = noise_multiplier * _weight(neighboring)
-    divided = all_have_middles(codec.encoder.schema_, codec.targets)
-    return plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative, divided=divided)[1]
-
-
-def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, scores=None):
+def count_errors(codec, noise, neighboring, importance, *, seen=None, scores=None):
     """Return the errors of counts in a model of released tables or scores.
 
     Parameters
@@ -197,11 +215,9 @@ def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, s
     noise : mapping of str to float
         Noise multiplier of each release of the fit, by label.
     neighboring : str
-    n_rows : float
-        Assumed or released number of rows.
     importance : array of shape (n_blocks,)
-    pairs : bool, default=True
-        Whether two-way tables were released.
+    seen : float or None, default=None
+        Smallest correlation by which the tables were, or would be, planned: see `plan_tables`.
     scores : Scores or None, default=None
         Of a model that is made of their moments, not of tables.
 
@@ -210,11 +226,9 @@ def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, s
     CountErrors
     """
     if scores is not None:
-        return _with_grouped(_errors_of_scores(codec, scores, noise, neighboring), codec, noise, neighboring)
-    seen = np.inf
-    if pairs:
-        seen = _seen_by_tables(codec, noise["moments"], neighboring, n_rows)
-    errors = _errors_of_tables(codec, noise["moments"], neighboring, plan_tables(codec, seen, importance))
+        errors = _errors_of_scores(codec, scores, noise, neighboring)
+    else:
+        errors = _errors_of_tables(codec, noise["moments"], neighboring, plan_tables(codec, seen, importance))
     return _with_grouped(errors, codec, noise, neighboring)
 
 
@@ -422,8 +436,7 @@ class PlannedTable:
             return codec, CountErrors(unknown, unknown, np.nan, np.nan)
         importance = np.array(self.importance)
         scores = Scores.of_codec(codec, importance) if as_scores else None
-        options = {"pairs": np.isfinite(seen) and scores is None and n_blocks > 1, "scores": scores}
-        return codec, count_errors(codec, noise, neighboring, n_rows, importance, **options)
+        return codec, count_errors(codec, noise, neighboring, importance, seen=seen, scores=scores)
 
     def _assumed_groups(self, schema, visible):
         """Groups of declared levels, as many as the fit would make, and declared groups."""
