@@ -35,17 +35,17 @@ from ..tabular import (
 from ..tabular._constraints import constraint_texts
 from ..tabular._construction import within_reach
 from ..tabular._identifiers import split_keys
+from ..tabular._learned_bins import middles_from_histogram
 from ..tabular._learning import (
     Unlearned,
-    cell_weights,
     joined_categories,
-    middles_from_histogram,
     most_categories,
     schema_and_candidates,
     with_ranges,
 )
 from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
+from ..tabular._schema_cells import cell_weights
 from ..utils.printing import listed
 from ..utils.validation import check_row_count, is_extension
 from .frame_checks import (

@@ -23,7 +23,7 @@ from ..mechanisms import selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._binning import fine_grid
-from ..tabular._learning import enough_rows
+from ..tabular._learned_bins import enough_rows
 from ..tabular._level_groups import LevelGroups, declared_groups
 
 __all__ = [

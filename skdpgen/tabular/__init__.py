@@ -12,13 +12,13 @@ from ._schema import Schema
 _HOMES = {
     "Binning": "_binning",
     "Block": "_encoder",
-    "SchemaHistogram": "_learning",
+    "SchemaHistogram": "_schema_cells",
     "TableEncoder": "_encoder",
-    "bins_from_histogram": "_learning",
-    "bins_histogram": "_learning",
+    "bins_from_histogram": "_learned_bins",
+    "bins_histogram": "_learned_bins",
     "sample_levels": "_encoder",
     "schema_from_histogram": "_learning",
-    "schema_histogram": "_learning",
+    "schema_histogram": "_schema_cells",
 }
 
 __all__ = [
