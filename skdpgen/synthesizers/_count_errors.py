@@ -18,7 +18,14 @@ from ..data.frame_codec import FrameCodec
 from ..data.level_groups import error_of_a_level, grouped_columns, groups_above_noise, square_of_levels
 from ..data.rows_per_unit import OpenUnit
 from ..data.scores import Scores, score_moments
-from ..data.table_plan import all_have_middles, correlation_over_noise, plan_bins, plan_tables, prefers_scores
+from ..data.table_plan import (
+    all_have_middles,
+    correlation_over_noise,
+    plan_bins,
+    plan_tables,
+    prefers_scores,
+    size_of_column,
+)
 from ..mechanisms import selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
@@ -389,26 +396,19 @@ class PlannedTable:
         lost, kept = (0.0, 0.0) if sizes is None else sizes
         codec, errors = self._errors(noise, neighboring, n_rows)
         position = {block.name: i for i, block in enumerate(codec.blocks)}
-        found = {}
+        names = {}
         for column in self.schema.columns:
-            found.setdefault(_kind(column, self.targets), []).append(column.name)
-        counts = []
-        for kind in sorted(found, key=_KINDS.index):
-            at = [position[name] for name in found[kind] if name in position]
-            seldom = lost or None if kind.startswith("learned") else None
+            names.setdefault(_kind(column, self.targets), []).append(column.name)
+        counts, fit = [], plan.label.partition(":")[0]
+        for kind in sorted(names, key=_KINDS.index):
+            at = [position[name] for name in names[kind] if name in position]
             if at:
                 smallest = {"learned category": kept, "declared category": 0.0}.get(kind)
-                one_way, two_way = _largest(errors.one_way[at]), _largest(errors.two_way[at])
+                stated = smallest, _largest(errors.one_way[at]), _largest(errors.two_way[at])
             else:
-                learned = kept if kind == "learned target" else 0.0
-                smallest = None if np.isnan(errors.smallest_class) else max(learned, errors.smallest_class)
-                smallest = (learned or None) if smallest is None else smallest
-                one_way = _number(errors.of_class)
-                # a level of a column within one class
-                two_way = _largest(errors.one_way / max(codec.n_classes, 1) ** 0.5)
-            counts.append(
-                PlannedCounts(plan.label.partition(":")[0], kind, len(found[kind]), smallest, one_way, two_way, seldom)
-            )
+                stated = _errors_of_classes(errors, kept if kind == "learned target" else 0.0, codec.n_classes)
+            seldom = lost or None if kind.startswith("learned") else None
+            counts.append(PlannedCounts(fit, kind, len(names[kind]), *stated, seldom))
         return tuple(counts)
 
     def _errors(self, noise, neighboring, n_rows):
@@ -416,17 +416,16 @@ class PlannedTable:
         n_blocks = len(self.schema) - len(self.targets)
         columns = [self._assumed(column) for column in self.schema.columns]
         schema = self.schema.replace(*columns)
-        classes = int(np.prod([_size(schema[name]) for name in self.targets]))
-        numbers = sum(not isinstance(column, Categorical | Boolean) for column in columns)
+        classes = int(np.prod([size_of_column(schema[name]) for name in self.targets]))
+        numbers = [column for column in columns if not isinstance(column, Categorical | Boolean)]
         moments = noise.get("moments", 0.0) * _weight(neighboring)
         divided = self.tables and all_have_middles(schema, self.targets)
         n_bins, seen = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins, divided=divided)
         as_scores = False
         if self.tables and np.isinf(seen):
-            grids = [len(fine_grid(c)) - 1 for c in columns if not isinstance(c, Categorical | Boolean)]
-            enough = min(map(enough_rows, grids), default=0.0)
-            learned = not numbers or n_rows >= enough * joint_sd(numbers, noise["bins"], neighboring)
-            as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned, numbers)
+            enough = min((enough_rows(len(fine_grid(column)) - 1) for column in numbers), default=0.0)
+            learned = not numbers or n_rows >= enough * joint_sd(len(numbers), noise["bins"], neighboring)
+            as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned, len(numbers))
         n_bins = self.most_bins if self.tables or np.isfinite(seen) else n_bins
         target = (self.targets if len(self.targets) > 1 else self.targets[0]) if self.targets else None
         groups = self._assumed_groups(schema, correlation_over_noise(n_rows, n_blocks, classes, moments))
@@ -442,7 +441,7 @@ class PlannedTable:
         """Groups of declared levels, as many as the fit would make, and declared groups."""
         groups = {}
         for name in grouped_columns(self.schema, self.targets):
-            n = _size(schema[name])
+            n = size_of_column(schema[name])
             if schema[name].hierarchy is not None:
                 groups[name] = LevelGroups(tuple(declared_groups(schema[name])), (1 / n,) * n)
                 continue
@@ -467,16 +466,18 @@ class PlannedTable:
 _KINDS = ("learned category", "declared category", "number", "date", "learned target", "declared target")
 
 
-def _size(column):
-    return len(column.values) + column.missing
-
-
 def _kind(column, targets):
     if column.name in targets:
         return "declared target" if column.complete else "learned target"
     if isinstance(column, Categorical | Boolean):
         return "declared category" if column.complete else "learned category"
     return "date" if isinstance(column, Datetime) else "number"
+
+
+def _errors_of_classes(errors, kept, n_classes):
+    """Rows of the smallest class that is kept, the error of the rows of a class, and that of a level within a class."""
+    smallest = (kept or None) if np.isnan(errors.smallest_class) else max(kept, errors.smallest_class)
+    return smallest, _number(errors.of_class), _largest(errors.one_way / max(n_classes, 1) ** 0.5)
 
 
 def _largest(errors):
