@@ -134,19 +134,10 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     At a code outside its column all contrasts, and the side, are zero. Its products with any level are zero: they are
     among those over which the least is taken.
     """
-    n_levels = np.asarray(n_levels, dtype=np.int64)
-    importance = np.ones(len(n_levels)) if importance is None else np.asarray(importance, dtype=np.float64)
-    if importance.shape != n_levels.shape or not (np.isfinite(importance) & (importance > 0)).all():
-        raise ValueError("importance needs one positive number for each column")
-    if not 0 < kept <= 1:
-        raise ValueError(f"kept must be in (0, 1]; got {kept!r}")
+    n_levels, importance, sides = _checked(n_levels, importance, kept, pairs, sides)
     contrasts, classes = Contrasts(n_levels, np.zeros_like(n_levels) if bins is None else bins), n_classes > 1
     if len(n_levels) * contrasts.n_parts.max(initial=1) > _MOST_PARTS:
         contrasts = Contrasts(n_levels, np.zeros_like(n_levels))
-    if sides is not None:
-        sides = np.asarray(sides, dtype=np.int64)
-        if pairs or sides.shape != (n_levels.sum(),) or not np.isin(sides, (-1, 0, 1)).all():
-            raise ValueError("sides take the place of two-way tables, and need -1, 0 or 1 for each level")
     pairs = bool(pairs and np.count_nonzero(contrasts.n_parts) > 1)
     blocks = _Blocks(contrasts, sides)
     relative = importance / np.exp(np.mean(np.log(importance))) if len(importance) else importance
@@ -159,6 +150,21 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     # at least as far as from a row that counts nowhere
     replaced = max(alone, added, 2 * added if classes else 0.0)
     return ResidualPlan(contrasts, pairs, classes, blocks.flat(inverse), added**0.5, replaced**0.5, sides)
+
+
+def _checked(n_levels, importance, kept, pairs, sides):
+    """Arguments of `residual_plan` as arrays, those that are given; ValueError for others than it takes."""
+    n_levels = np.asarray(n_levels, dtype=np.int64)
+    importance = np.ones(len(n_levels)) if importance is None else np.asarray(importance, dtype=np.float64)
+    if importance.shape != n_levels.shape or not (np.isfinite(importance) & (importance > 0)).all():
+        raise ValueError("importance needs one positive number for each column")
+    if not 0 < kept <= 1:
+        raise ValueError(f"kept must be in (0, 1]; got {kept!r}")
+    if sides is not None:
+        sides = np.asarray(sides, dtype=np.int64)
+        if pairs or sides.shape != (n_levels.sum(),) or not np.isin(sides, (-1, 0, 1)).all():
+            raise ValueError("sides take the place of two-way tables, and need -1, 0 or 1 for each level")
+    return n_levels, importance, sides
 
 
 def bytes_of_plan(n_columns):
