@@ -106,9 +106,8 @@ class FitSummary:
     n_counted : float or None
         Released number of them; None: `n_rows`.
     smallest_correlation : float or None
-        Correlation of two columns below which the noise hides it, where it is so large that the two-way tables are
-        drawn towards independence; 1 where the noise hides all of them, and columns are modelled as independent. None
-        elsewhere.
+        Correlation of two columns below which the noise hides it, where two-way tables are drawn towards independence
+        or left out; 1 where the noise hides all of them, and columns are modelled as independent. None elsewhere.
     usually_lost : float or None
         Rows, or units, of learned categories below which they are lost more often than not.
     """
@@ -312,7 +311,7 @@ def _smallest_correlation(model, noise, neighboring, n_counted):
         return 1.0
     seen = _seen_of(model, noise, neighboring, n_counted)
     least = smallest_seen(model.codec, seen, noise["moments"], neighboring, n_counted)
-    return min(least, 1.0) if least > SEEN else None
+    return min(least, 1.0) if seen > SEEN else None
 
 
 def _present_levels(model):
