@@ -461,7 +461,9 @@ def _errors(model, noise, neighboring, importance, n_counted):
 
 def _seen_of(model, noise, neighboring, n_counted):
     """Smallest correlation by which the tables were planned; of a file that does not say it, an estimate."""
-    if model.seen is not None:
+    if model.seen is None:
+        return math.inf
+    if not math.isnan(model.seen):
         return model.seen
     if model.latent_model.points.shape[2] == 1:  # one support point a class: surely no two-way tables, or of no use
         return math.inf

@@ -18,6 +18,7 @@ from skdpgen.data.table_plan import plan_tables
 from skdpgen.generators.product_mixture import consistent_marginals
 from skdpgen.mechanisms import exact_value, one_hot_moments, unpack_one_hot_moments
 from skdpgen.synthesizers._count_errors import count_errors, smallest_kept
+from skdpgen.synthesizers._frame_model import FrameModel
 from skdpgen.synthesizers._summary import summarize
 from skdpgen.tabular import Categorical, Numeric, TableEncoder, bins_from_histogram
 from skdpgen.utils.watching import watch_releases
@@ -240,12 +241,12 @@ def test_a_summary_states_the_errors_of_the_tables_that_the_fit_planned(epsilon,
     frame, schema = _table(n_rows)
     synth = MomentSynthesizer(epsilon, target="y", schema=schema, random_state=0, **options).fit(frame)
     model, noise = synth.model_, synth.plan(frame).noise_multipliers
-    planned = plan_tables(model.codec, model.seen, np.ones(4))
-    assert planned.pairs == (epsilon == 20.0)
+    assert (model.seen is not None) == (epsilon == 20.0)
+    seen = np.inf if model.seen is None else model.seen
     if model.respent:
         noise = {**noise, "moments": sum(noise[label] ** -2.0 for label in ("moments", *model.respent)) ** -0.5}
     stated = [column.count_error for column in synth.summary_.columns]
-    errors = count_errors(model.codec, noise, "add_or_remove_one", np.ones(4), seen=model.seen)
+    errors = count_errors(model.codec, noise, "add_or_remove_one", np.ones(4), seen=seen)
     np.testing.assert_allclose(stated, [*errors.one_way, errors.of_class])
     synth.save(tmp_path / "model.safetensors")
     loaded = load(tmp_path / "model.safetensors")
@@ -254,6 +255,20 @@ def test_a_summary_states_the_errors_of_the_tables_that_the_fit_planned(epsilon,
     for other in (1.0, 1e9):
         model.row_count = other
         assert [column.count_error for column in summarize(model, synth.card_).columns] == stated
+
+
+def test_a_file_that_does_not_say_which_tables_were_planned_has_an_estimate():
+    frame, schema = _table(3000)
+    synth = MomentSynthesizer(20.0, target="y", schema=schema, random_state=0).fit(frame)
+    model, state = synth.model_, synth.model_.to_state()
+    del state["seen"]
+    old = FrameModel._restore(model.codec, state)
+    assert np.isnan(old.seen)
+    assert "seen" not in old.to_state()
+    assert summarize(old, synth.card_) == synth.summary_  # far from the limits
+    for wrong in (0, -0.1, True, "0.1", np.inf):
+        with pytest.raises(ValueError, match="no correlation"):
+            FrameModel._restore(model.codec, {**state, "seen": wrong})
 
 
 def test_a_summary_states_the_noise_of_the_moments_that_were_released_again(tmp_path):
