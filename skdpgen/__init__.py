@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+from .utils.lazy import lazy_names
 
 __version__ = "0.1.0"
 
@@ -45,14 +45,4 @@ _FOLDERS = ("accounting", "audit", "datasets", "dpsgd", "exceptions", "metrics",
 
 __all__ = ["__version__", *_HOMES]
 
-
-def __getattr__(name):
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    if name in _FOLDERS:
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted([*globals(), *_HOMES])
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, _FOLDERS)

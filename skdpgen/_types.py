@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any
 
 __all__ = [
     "DELTAS",
@@ -15,14 +15,12 @@ __all__ = [
     "WEIGHTINGS",
     "BoundedSum",
     "BoundedUnit",
-    "Neighboring",
     "UnitRelation",
     "check_neighboring",
     "in_words",
     "unit_of",
 ]
 
-Neighboring = Literal["add_or_remove_one", "replace_one"]
 NEIGHBORING: tuple[str, ...] = ("add_or_remove_one", "replace_one")
 # Smallest and largest epsilon and delta of a fit; an epsilon may also be infinite.
 EPSILONS, DELTAS = (1e-6, 1e3), (1e-100, 0.1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from skdpgen.mechanisms import _histogram, _moments, _one_hot
+from skdpgen.mechanisms import _histogram, _moments
 from skdpgen.tabular import Categorical, Numeric, Schema
 
 __all__ = ["SCHEMA", "in_the_second_half", "visits", "weights_of_one"]
@@ -27,6 +27,5 @@ def in_the_second_half(others, joining):
 
 def weights_of_one(patch):
     """Every row counts 1 where a unit should."""
-    for module in (_histogram, _one_hot):
-        patch.setattr(module, "row_weights", lambda sizes: np.ones(np.shape(sizes)))
+    patch.setattr(_histogram, "row_weights", lambda sizes: np.ones(np.shape(sizes)))
     patch.setattr(_moments, "weight_roots", lambda sizes, exact=True: np.ones(len(sizes)))

@@ -104,8 +104,20 @@ def test_damaged_archives_and_parquet_files_are_one_line(tmp_path, monkeypatch, 
     (tmp_path / "half.csv.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "none.csv.gz").write_bytes(b"no gzip at all")
     (tmp_path / "none.parquet").write_bytes(b"PAR1 no parquet at all PAR1")
-    for name in ("half.csv.gz", "none.csv.gz", "none.parquet"):
-        refused(capsys, "schema", name)
+    other = bytearray(whole)
+    other[-6] ^= 1  # of the checksum
+    (tmp_path / "other.csv.gz").write_bytes(other)
+    for name in ("half.csv.gz", "none.csv.gz", "other.csv.gz", "none.parquet"):
+        assert f"{name}: cannot be read as " in refused(capsys, "schema", name)
+        with pytest.raises(InvalidInputError, match="cannot be read as"):
+            read_table(name)
+        how = () if name.endswith("parquet") else ("--encoding", "latin-1")
+        line = refused(
+            capsys, "synthesize", name, *how, "--output", "out.csv", "--ledger", "budget.db", "--budget", "1"
+        )
+        assert f"{name}: cannot be read as " in line
+        assert not (tmp_path / "budget.db").exists()
+        assert f"{name}: cannot be read as " in refused(capsys, "report", name, "table.csv.gz", *how)
 
 
 def test_a_table_without_gaps_gets_none_and_its_integers_stay_integers(table, capsys):

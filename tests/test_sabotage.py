@@ -64,7 +64,7 @@ from skdpgen.mechanisms._gaussian import _clip_in_place, _lattice_noise
 from skdpgen.mechanisms._histogram import _count
 from skdpgen.mechanisms._mixture_sums import _difference, _simplex_rows
 from skdpgen.mechanisms._moments import _accumulate, _same_class_difference, _weights
-from skdpgen.mechanisms._one_hot import ResidualPlan, _largest_norm, _least_product, _rank_one, residual_plan
+from skdpgen.mechanisms._residual_plan import ResidualPlan, _largest_norm, _least_product, _rank_one, residual_plan
 from skdpgen.nn import DPNet
 from skdpgen.utils.noise import NoiseGenerator
 

@@ -37,6 +37,7 @@ from skdpgen.synthesizers import (
     _vae_model,
 )
 from skdpgen.tabular import _learning as learning
+from skdpgen.tabular import _schema_cells as schema_cells
 
 
 def _wrap(patch, owner, name, around):
@@ -167,7 +168,8 @@ def missing_values_only_where_there_are_some(patch):
 
 
 def categories_in_the_order_of_the_rows(patch):
-    patch.setattr(learning, "sorted", lambda values, key=None: list(values), raising=False)
+    for module in (schema_cells, learning):
+        patch.setattr(module, "sorted", lambda values, key=None: list(values), raising=False)
 
 
 def decimals_of_the_exact_rows(patch):
@@ -191,7 +193,7 @@ def decimals_of_the_exact_rows(patch):
 def ties_of_names_broken_by_the_order_of_rows(patch):
     """As many names as there is room for, the first of them in the rows."""
     _few_categories(patch)
-    patch.setattr(learning, "sorted", lambda values, key=None: list(values) if key else sorted(values), raising=False)
+    patch.setattr(schema_cells, "sorted", lambda values, key: list(values), raising=False)
 
     def above(function, noisy, *args):
         mask = function(noisy, *args)

@@ -34,6 +34,15 @@ def test_scaled_rows_lie_in_the_unit_box_and_come_back():
     np.testing.assert_array_equal(scaling.transform([[99.0, -1, 0, 0]]), scaling.transform([[3.0, 0, 10, -4]]))
 
 
+def test_the_box_of_scaled_rows_is_mapped_to_zero_and_one():
+    scaling = RowScaling(np.array([-1.0, 0, 10, -8]), np.array([3.0, 5, 20, -4]), 1.0)
+    box = scaling.box
+    for bound, unit in ((scaling.lower, 0.0), (scaling.upper, 1.0)):
+        np.testing.assert_array_equal(box.to_unit(scaling.transform(bound[None])), np.full((1, 4), unit))
+    scaled = scaling.transform(RNG.uniform(scaling.lower, scaling.upper, (50, 4)))
+    np.testing.assert_allclose(box.from_unit(box.to_unit(scaled)), scaled)
+
+
 @pytest.mark.parametrize("bounds", [(0, 0), (1, 0), [(0, 1)], (0, np.nan), (-np.inf, 1), [1, 2, 3], "ab"])
 def test_bounds_that_are_none_are_refused(bounds):
     with pytest.raises((InvalidInputError, ValueError)):

@@ -370,13 +370,7 @@ class PrivacyAccountant:
                 return plan  # above the budget by any rule: charging it says so
             rdp = min(self._filter.rdp_left(past), self.alpha * gaussian_mu(epsilon, self.delta) ** 2 / 2)
         elif not past:
-            if extra >= self.delta:
-                raise ValueError(
-                    f"thresholds would spend {extra:.3g}, more than the accountant's delta {self.delta:.3g}: lower "
-                    "extra_delta_share, or give the accountant a larger delta"
-                )
-            plan = calibrate(phases, self.epsilon, self.delta, **terms)
-            return plan if delta == self.delta else self._alone(plan, delta)
+            return self._with_whole_budget(phases, delta, terms)
         else:
             rdp = self._filter.rdp_left(past)
             if not rdp > 0:
@@ -386,6 +380,17 @@ class PrivacyAccountant:
                 )
         mu = scale_for_rdp(phases, rdp * (1 - 1e-9), self.alpha, self.neighboring)
         return self._alone(make_plan(phases, mu, epsilon=self.epsilon, delta=delta, **terms), delta)
+
+    def _with_whole_budget(self, phases, delta: float, terms: dict) -> FitPlan:
+        """Plan of the first fit, which spends everything."""
+        extra = terms["extra_delta"]
+        if extra >= self.delta:
+            raise ValueError(
+                f"thresholds would spend {extra:.3g}, more than the accountant's delta {self.delta:.3g}: lower "
+                "extra_delta_share, or give the accountant a larger delta"
+            )
+        plan = calibrate(phases, self.epsilon, self.delta, **terms)
+        return plan if delta == self.delta else self._alone(plan, delta)
 
     def _planned_before(self, phases, epsilon: float, delta: float, terms: dict) -> FitPlan | None:
         """Return the plan of these phases that the ledger holds as planned, if there is one."""

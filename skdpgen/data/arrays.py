@@ -95,11 +95,8 @@ class ArrayCodec:
 
     @property
     def box(self):
-        """Lowest and highest scaled value of each column."""
-        return (
-            (self.scaling.lower - self.scaling.offset) / self.scaling.scale,
-            (self.scaling.upper - self.scaling.offset) / self.scaling.scale,
-        )
+        """The `Box` of scaled rows."""
+        return self.scaling.box
 
     def scale(self, X):
         """Rows in the unit box, shape (n_samples, n_features)."""

@@ -7,14 +7,17 @@ import csv
 import gzip
 import itertools
 import re
+import zlib
 from collections import Counter
 
 from ..exceptions import InvalidInputError
 from .csv_values import DATE, NUMBER
 from .notation import USUAL_NOTATION
 
-__all__ = ["check_layout", "header_of", "is_utf8", "open_text", "wrong_encoding"]
+__all__ = ["UNREADABLE", "check_layout", "header_of", "is_utf8", "open_text", "wrong_encoding"]
 
+# Errors of files that cannot be read, of damaged .gz files among them.
+UNREADABLE = (csv.Error, OSError, EOFError, zlib.error)
 # Lines that show whether the lines above them are a title.
 _PEEKED = 20
 _MARKS = ",;\t|"
@@ -34,12 +37,12 @@ def open_text(path, notation):
 
 
 def is_utf8(path):
-    """Whether all bytes of a CSV file are UTF-8."""
+    """Whether all bytes of a CSV file are UTF-8; not of a damaged one, which `read_table` refuses."""
     try:
         with open_text(path, USUAL_NOTATION) as file:
             while file.read(2**20):
                 pass
-    except UnicodeError:
+    except (UnicodeError, *UNREADABLE):
         return False
     return True
 

@@ -35,17 +35,17 @@ from ..tabular import (
 from ..tabular._constraints import constraint_texts
 from ..tabular._construction import within_reach
 from ..tabular._identifiers import split_keys
+from ..tabular._learned_bins import middles_from_histogram
 from ..tabular._learning import (
     Unlearned,
-    cell_weights,
     joined_categories,
-    middles_from_histogram,
     most_categories,
     schema_and_candidates,
     with_ranges,
 )
 from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
+from ..tabular._schema_cells import cell_weights
 from ..utils.printing import listed
 from ..utils.validation import check_row_count, is_extension
 from .frame_checks import (
@@ -408,36 +408,25 @@ class FrameRows:
         middles : dict of column name -> int
             See `middles_from_histogram`.
         """
-        schema, source, unspent = self.schema, self.source, ()
         has_groups = tables or "levels" in noise_multipliers
-        if not schema.complete:
-            most = dict.fromkeys(schema.incomplete, self.most_categories)
-            if has_groups:
-                set_ = {} if self.construction is None else self.construction.set_values()
-                columns = (schema[name] for name in self.learned)
-                most |= {c.name: most_categories(c, self.most_learned, len(set_.get(c.name, ()))) for c in columns}
-            schema, unspent = self._learn_schema(noise_multipliers, extra_delta, most, rng, neighboring)
-            if not tables:
-                self.unlearned.warn()
-        if self.construction is not None:
-            schema = self.construction.settled(schema)
-        changed = () if self.construction is None else self.construction.changed
-        schema = within_reach(schema, self.conditions, set(self.schema.incomplete) - set(changed))
+        schema, unspent = self._complete_schema(noise_multipliers, extra_delta, rng, neighboring, has_groups=has_groups)
+        if not tables:
+            self.unlearned.warn()
         many = ()
         if has_groups:  # more learned categories than there is room for, which released names alone decide
             learned = (n for n in self.learned if n not in self.grouped)
             many = tuple(n for n in learned if len(schema[n].categories) > self.most_categories)
             noise_multipliers = noise_with_levels(noise_multipliers, (*self.grouped, *many))
-        if "rows" in noise_multipliers:
-            rows = source.reduce(_count_rows, add_sums)
-            row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])
         numbers = [c for c in schema.columns if not isinstance(c, Categorical | Boolean)]
         classes = int(np.prod([size_of_column(schema[name]) for name in self._targets]))
         n_blocks = len(schema) - len(self._targets)
         if numbers:
-            cells = source.reduce(self._of_seen(bins_histogram, schema), add_sums)
+            cells = self.source.reduce(self._of_seen(bins_histogram, schema), add_sums)
             noisy, sd = _release(cells, noise_multipliers["bins"], rng, neighboring)
             row_count = float(noisy.sum()) / len(numbers)
+        else:
+            rows = self.source.reduce(_count_rows, add_sums)
+            row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])
         # a model without tables has the most bins; noise relative to a row, of which a unit may have several
         noise_of_tables = noise_multipliers.get("moments", 0.0) if noise_of_model is None else noise_of_model
         noise_of_tables *= 1 if self.unit is None else self.unit.weight
@@ -458,6 +447,20 @@ class FrameRows:
         encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
         facts = {"keys": self.keys, "learned": self.schema.incomplete, "construction": self.construction}
         return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), seen, unspent, middles
+
+    def _complete_schema(self, noise_multipliers, extra_delta, rng, neighboring, *, has_groups):
+        """Return the schema with all facts, within reach of constraints and conditions, and `unspent` of `learn`."""
+        schema, unspent, changed = self.schema, (), ()
+        if not schema.complete:
+            most = dict.fromkeys(schema.incomplete, self.most_categories)
+            if has_groups:
+                set_ = {} if self.construction is None else self.construction.set_values()
+                columns = (schema[name] for name in self.learned)
+                most |= {c.name: most_categories(c, self.most_learned, len(set_.get(c.name, ()))) for c in columns}
+            schema, unspent = self._learn_schema(noise_multipliers, extra_delta, most, rng, neighboring)
+        if self.construction is not None:
+            schema, changed = self.construction.settled(schema), self.construction.changed
+        return within_reach(schema, self.conditions, set(self.schema.incomplete) - set(changed)), unspent
 
     def _learn_schema(self, noise_multipliers, extra_delta, most, rng, neighboring):
         """Release what the schema does not declare; return the complete schema, and `unspent` of `learn`.

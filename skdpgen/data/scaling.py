@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from ..utils.validation import as_numbers
 
 __all__ = [
     "NORM_CELL",
+    "Box",
     "RowScaling",
     "bound_of_norms",
     "check_bounds",
@@ -41,6 +43,33 @@ _NORM_CELLS, NORM_CELL = 128, 1 / 8
 # Share of the rows that a learned norm bound does not clip. Noise falls with the square of the bound, and clipped rows
 # retain their direction.
 _UNCLIPPED = 0.9
+
+
+class Box(NamedTuple):
+    """Lowest and highest scaled value of each column, and the map of scaled rows to [0, 1].
+
+    Networks, wavelets and contrasts of images take each column in [0, 1], whatever its sign.
+
+    Parameters
+    ----------
+    low, high : arrays of shape (n_features,)
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def width(self):
+        """Distance of the two in each column, positive also in a model file that says otherwise."""
+        return np.maximum(self.high - self.low, 1e-300)
+
+    def to_unit(self, scaled):
+        """Map scaled rows to [0, 1]; those outside the box stay outside."""
+        return (scaled - self.low) / self.width
+
+    def from_unit(self, unit):
+        """Undo `to_unit`."""
+        return unit * self.width + self.low
 
 
 @dataclass(frozen=True)
@@ -68,6 +97,11 @@ class RowScaling:
     def scale(self):
         """Largest distance of a value from the offset: scaled values lie in [-1, 1], with one sign in [0, 1]."""
         return np.maximum(self.upper - self.offset, self.offset - self.lower)
+
+    @property
+    def box(self):
+        """Lowest and highest scaled value of each column."""
+        return Box((self.lower - self.offset) / self.scale, (self.upper - self.offset) / self.scale)
 
     def transform(self, X):
         """Clip to the bounds and scale; X of shape (n_samples, n_features), any numeric dtype."""

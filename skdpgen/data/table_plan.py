@@ -6,7 +6,7 @@ import numpy as np
 
 from ..exceptions import InvalidInputError
 from ..mechanisms import residual_plan
-from ..mechanisms._one_hot import bytes_of_plan
+from ..mechanisms._residual_plan import bytes_of_plan
 from ..tabular import Boolean, Categorical
 from ..tabular._level_groups import declared_groups
 from ..utils.validation import physical_memory
@@ -53,6 +53,7 @@ _ROOM = ((16, 200), (16, 150), (16, 100), (16, 70), (16, 50), (12, 35), (8, 25),
 _FEWER_LEVELS = "merge categories, drop the column, or declare it as an Identifier if it holds keys"
 
 
+# ---- how fine the tables are ----------------------------------------------------------------------------------------
 def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, most=16, least=4, divided=False):
     """Choose the bins of a numeric column, and whether two-way tables are released, from a released row count.
 
@@ -62,6 +63,20 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     two-way tables are drawn towards independence by their noise (see `fit_tables`). Where even fewer of them would
     show anything, they are not released. If all columns have a middle (`divided`, see `all_have_middles`), they are
     not released from .4 on: the products of sides show more.
+
+    Parameters
+    ----------
+    n_rows : float
+        Released, or assumed.
+    n_blocks, n_classes : int
+    noise_multiplier : float
+        Of the release of the tables, relative to a row.
+    weakest : float, default=0.25
+        Correlation that the bins are to show.
+    most, least : int, default=16 and 4
+        Bounds of the number of bins.
+    divided : bool, default=False
+        Whether all columns have a middle; public or released.
 
     Returns
     -------
@@ -75,6 +90,40 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     if seen <= SEEN or (seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS and not divided):
         return n_bins, float(seen)
     return n_bins, np.inf
+
+
+def correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier):
+    """Ratio of a correlation of 1 to the noise in a two-way table of one bin a column; see `plan_bins`."""
+    noise = 2 * max(noise_multiplier, 1e-12) * np.sqrt(max(n_blocks * (n_blocks - 1) / 2, 1))
+    return max(n_rows / max(n_classes, 1), 1.0) / noise
+
+
+def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learned_bins, n_numbers):
+    """Tell whether scores describe a table better than its one-way tables, where two-way tables are left out.
+
+    Parameters
+    ----------
+    n_rows, n_blocks, n_classes, noise_multiplier
+        As for `plan_bins`.
+    n_bins : int
+        Of a numeric column.
+    learned_bins : bool
+        See `has_learned_bins`; or there are no columns of numbers.
+    n_numbers : int
+        Number of columns of numbers and dates.
+    """
+    if n_blocks <= (_MANY_NUMBERS if n_numbers == n_blocks else _MANY_COLUMNS):
+        return False
+    # noise of a one-way count of a class over the rows of an average level
+    rough = noise_multiplier * n_blocks**0.5 * n_bins * n_classes / max(n_rows, 1.0)
+    return rough > _ROUGH or learned_bins
+
+
+def has_learned_bins(binnings):
+    """Whether any column of many values has learned bins; where noise hides the values, bins have equal widths."""
+    binnings = {name: binning for name, binning in binnings.items() if len(binning.mass) > _FEW_CELLS}
+    widths = {name: np.diff(binning.edges) for name, binning in binnings.items()}
+    return any(not np.allclose(b.mass, widths[name] / widths[name].sum()) for name, b in binnings.items())
 
 
 def plan_tables(codec, seen, importance, middles=None):
@@ -107,6 +156,7 @@ def plan_tables(codec, seen, importance, middles=None):
     )
 
 
+# ---- middles of columns ---------------------------------------------------------------------------------------------
 def has_middle(column):
     """Whether the levels of a column have a middle: numbers, dates, and categories where there are two.
 
@@ -151,28 +201,7 @@ def sides_of(codec, middles):
     return np.concatenate(sides) if 1 < divided <= _MOST_DIVIDED else None
 
 
-def correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier):
-    """Ratio of a correlation of 1 to the noise in a two-way table of one bin a column; see `plan_bins`."""
-    noise = 2 * max(noise_multiplier, 1e-12) * np.sqrt(max(n_blocks * (n_blocks - 1) / 2, 1))
-    return max(n_rows / max(n_classes, 1), 1.0) / noise
-
-
-def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learned_bins, n_numbers):
-    """Tell whether scores describe a table better than its one-way tables, where two-way tables are left out."""
-    if n_blocks <= (_MANY_NUMBERS if n_numbers == n_blocks else _MANY_COLUMNS):
-        return False
-    # noise of a one-way count of a class over the rows of an average level
-    rough = noise_multiplier * n_blocks**0.5 * n_bins * n_classes / max(n_rows, 1.0)
-    return rough > _ROUGH or learned_bins
-
-
-def has_learned_bins(binnings):
-    """Whether any column of many values has learned bins; where noise hides the values, bins have equal widths."""
-    binnings = {name: binning for name, binning in binnings.items() if len(binning.mass) > _FEW_CELLS}
-    widths = {name: np.diff(binning.edges) for name, binning in binnings.items()}
-    return any(not np.allclose(b.mass, widths[name] / widths[name].sum()) for name, b in binnings.items())
-
-
+# ---- memory ---------------------------------------------------------------------------------------------------------
 def room_for_tables(schema, targets):
     """Most bins and learned categories of a column, from public facts alone; refuse tables beyond the memory."""
     declared = {
@@ -184,6 +213,7 @@ def room_for_tables(schema, targets):
     known.update(sizes_of_hierarchies(schema, grouped))
     largest = sorted(known, key=declared.get, reverse=True)[:5]
     largest = ", ".join(f"{name!r} ({declared[name]})" for name in largest)
+    advice = _FEWER_LEVELS + (f"; the columns with the most levels are {largest}" if largest else "")
     for bins, categories in _ROOM:
         sizes = {
             c.name: known.get(c.name, (categories + 1 if isinstance(c, Categorical) else bins) + c.missing)
@@ -195,8 +225,7 @@ def room_for_tables(schema, targets):
     else:
         raise InvalidInputError(
             f"the two-way tables of {classes} classes and {sum(sizes.values())} levels would take more than "
-            f"{_MOST_BYTES >> 30} GiB: {_FEWER_LEVELS}"
-            + (f"; the columns with the most levels are {largest}" if largest else "")
+            f"{_MOST_BYTES >> 30} GiB: {advice}"
         )
     # of the declared levels: learned categories may be fewer
     levels = sum(size for name, size in known.items() if name not in targets)
@@ -206,13 +235,13 @@ def room_for_tables(schema, targets):
     if memory is not None and needed > memory:
         raise InvalidInputError(
             f"the fit would take about {needed / 2**30:.0f} GiB of memory, and this machine has "
-            f"{memory / 2**30:.0f} GiB: {_FEWER_LEVELS}"
-            + (f"; the columns with the most levels are {largest}" if largest else "")
+            f"{memory / 2**30:.0f} GiB: {advice}"
         )
     return bins, categories
 
 
 def size_of_column(column):
+    """Number of levels of a column of declared categories, that of missing values too."""
     return len(column.values) + column.missing
 
 

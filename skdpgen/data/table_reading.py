@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import warnings
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import InvalidInputError
 from ..tabular import Boolean, Categorical, Datetime, Identifier, Numeric
-from .csv_layout import check_layout, header_of, open_text, wrong_encoding
+from .csv_layout import UNREADABLE, check_layout, header_of, open_text, wrong_encoding
 from .csv_values import ISO_FORMATS, are_codes, as_kind, resolution_of, undeclared, with_dates, with_notation
 from .notation import USUAL_NOTATION
 from .other_notations import readings_of
@@ -71,7 +69,7 @@ def column_names(path, notation):
             return header_of(file, notation.separator_of(path))[0] or []
     except UnicodeError:
         raise wrong_encoding(path, notation) from None
-    except (csv.Error, OSError, EOFError, zlib.error) as error:
+    except UNREADABLE as error:
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
 
 
@@ -126,7 +124,7 @@ def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refus
         raise wrong_encoding(path, notation) from None
     except pd.errors.EmptyDataError:
         raise InvalidInputError(f"{path}: the file is empty") from None
-    except (pd.errors.ParserError, csv.Error, EOFError, zlib.error) as error:
+    except (pd.errors.ParserError, *UNREADABLE) as error:
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
 
 

@@ -335,7 +335,7 @@ class ArraysGiven:
         self._columns, self._values = _check_array_values(given, codec)
         scaling, at = codec.scaling, self._columns
         target = (self._values - scaling.offset[at]) / scaling.scale[at]
-        width = (generator.high - generator.low)[at]
+        width = generator.box.width[at]
         noise = np.maximum(generator.dither[:, None], 0.01) ** 2 * np.maximum(width, 1e-12) ** 2
         self._means, posterior, scores = [], [], []
         for k, covariance in enumerate(full_covariances(generator.mixture)):
@@ -356,7 +356,7 @@ class ArraysGiven:
     def sample(self, classes, rng):
         """Rows, or (rows, y), of given classes."""
         generator = self._model.generator
-        rows = np.empty((len(classes), len(generator.low)), dtype=np.float32)
+        rows = np.empty((len(classes), len(generator.box.low)), dtype=np.float32)
         components = generator.draw_components(classes, rng, self._weights)
         for k in np.unique(components):
             where = np.flatnonzero(components == k)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.ndimage import label
 from scipy.special import gammainc, ndtr, ndtri
 
-from ..data.scaling import NORM_CELL, bound_of_norms
+from ..data.scaling import NORM_CELL, Box, bound_of_norms
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture, check_whole
 from ..utils.progress import progress_bar
@@ -402,15 +402,14 @@ class LinearGenerator:
     ):
         self.cleaned = None if cleaned is None else tuple(cleaned)
         self.space, self.mixture, self.component_means = space, mixture, component_means
-        self.low, self.high, self.variance_gain, self.per_class = low, high, variance_gain, per_class
+        self.box, self.variance_gain, self.per_class = Box(low, high), variance_gain, per_class
         self.dither = np.broadcast_to(np.asarray(dither, dtype=np.float64), len(component_means))
         if variance_gain is None:
             self.location, self.gain = component_means, np.ones_like(component_means)
             return
-        width = high - low
-        variance = column_variances(space, mixture)
-        location, deviation = match_clipped_normal((component_means - low) / width, variance_gain * variance / width**2)
-        self.location = location * width + low
+        box, width, variance = self.box, self.box.width, column_variances(space, mixture)
+        location, deviation = match_clipped_normal(box.to_unit(component_means), variance_gain * variance / width**2)
+        self.location = box.from_unit(location)
         self.gain = deviation * width / np.sqrt(np.maximum(variance, 1e-300))
 
     def unmoved(self):
@@ -430,7 +429,7 @@ class LinearGenerator:
     def sample(self, classes, rng):
         """Draw scaled rows of shape (n_samples, n_features), float32, for rows of given classes."""
         components = self.draw_components(classes, rng)
-        rows = np.empty((len(components), len(self.low)), dtype=np.float32)
+        rows = np.empty((len(components), len(self.box.low)), dtype=np.float32)
         roots = np.linalg.cholesky(full_covariances(self.mixture))
         with self.bar(len(rows)) as bar:
             for k in np.unique(components):
@@ -449,22 +448,21 @@ class LinearGenerator:
         """Scaled rows of component `k` from its latents, inside the box; `shift` is added before they are clipped."""
         drawn = self.location[k] + self.gain[k] * (latent @ self.space.basis.T)
         drawn += shift
-        np.clip(drawn, self.low, self.high, out=drawn)
+        np.clip(drawn, *self.box, out=drawn)
         if self.dither[k] > 0:
             drawn += self.dither[k] * rng.standard_normal(drawn.shape)
-        np.clip(drawn, self.low, self.high, out=drawn)
+        np.clip(drawn, *self.box, out=drawn)
         if self.cleaned is None:
             return drawn
-        width = np.maximum(self.high - self.low, 1e-300)
-        return without_speckles((drawn - self.low) / width, self.cleaned) * width + self.low
+        return self.box.from_unit(without_speckles(self.box.to_unit(drawn), self.cleaned))
 
     def to_state(self):
         """Return arrays for a release file."""
         return {
             **latent_state(self.space, self.mixture),
             "component_means": self.component_means,
-            "low": self.low,
-            "high": self.high,
+            "low": self.box.low,
+            "high": self.box.high,
             "variance_gain": self.variance_gain,
             "dither": self.dither,
             "cells": self.per_class,

@@ -83,8 +83,7 @@ class LeadingDirections:
         generator, each = self.generator, self.generator.per_class
         if each == 1:
             return classes
-        width = np.maximum(generator.high - generator.low, 1e-300)
-        means = np.clip((generator.component_means - generator.low) / width, 0.0, 1.0)
+        means = np.clip(generator.box.to_unit(generator.component_means), 0.0, 1.0)
         offsets = (0.5 * np.square(means).sum(axis=1)).reshape(-1, each)
         found = np.array(classes, dtype=np.int64)
         for start in range(0, len(found), CHUNK_ROWS):
@@ -110,8 +109,8 @@ class LeadingDirections:
             The coordinates of a row along the directions, in their standard deviations.
         """
         generator, space = self.generator, self.generator.space
-        width = generator.high - generator.low
-        origin = (generator.low - space.center) @ space.basis
+        width = generator.box.width
+        origin = (generator.box.low - space.center) @ space.basis
         found = np.zeros((len(unit_rows), self.n_latent), dtype=np.float32)
         for k in range(self.n_components):
             along = self.directions[k] / np.maximum(np.square(self.directions[k]).sum(axis=0), 1e-300)
@@ -141,7 +140,7 @@ class LeadingDirections:
         generator = self.generator
         components = generator.draw_components(classes, rng)
         latents = rng.standard_normal((len(components), self.n_latent)).astype(np.float32)
-        x = np.empty((len(components), len(generator.low)))
+        x = np.empty((len(components), len(generator.box.low)))
         with generator.bar(len(x)) as bar:
             for k in np.unique(components):
                 rest = self._root_of(int(k))
@@ -168,7 +167,7 @@ class LeadingDirections:
         deviation : float32 array of shape (n_components, n_features)
         """
         generator = self.generator
-        width, basis = np.maximum(generator.high - generator.low, 1e-300), generator.space.basis
+        width, basis = generator.box.width, generator.space.basis
         slopes = np.empty((self.n_components, self.n_latent, len(width)), dtype=np.float32)
         deviation = np.empty((self.n_components, len(width)), dtype=np.float32)
         for k, directions in enumerate(self.directions):  # one after the other: in double precision they are large
@@ -176,7 +175,7 @@ class LeadingDirections:
             slopes[k] = (basis @ directions).T * gain
             variance = ((basis @ self._left_out(k)) * basis).sum(axis=1) * gain**2
             deviation[k] = np.sqrt(np.maximum(variance, 0.0) + (generator.dither[k] / width) ** 2)
-        return ((generator.location - generator.low) / width).astype(np.float32), slopes, deviation
+        return generator.box.to_unit(generator.location).astype(np.float32), slopes, deviation
 
     def to_state(self):
         """Return arrays for a release file."""
@@ -194,7 +193,7 @@ class LeadingDirections:
             raise ValueError("the directions do not fit the released Gaussians")
         if not np.abs(directions).max(initial=0.0) <= _LARGEST_DIRECTION:
             raise ValueError("the directions of the released Gaussians are too large")
-        check_size(len(directions), directions.shape[2], len(generator.low), most=MOST_SLOPES)
+        check_size(len(directions), directions.shape[2], len(generator.box.low), most=MOST_SLOPES)
         return cls(generator, directions)
 
     def _root_of(self, k):

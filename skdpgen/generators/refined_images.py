@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..data.arrays import in_colour
+from ..data.scaling import Box
 from ..mechanisms import Moments
 from ..utils.blocks import exact_product
 from ..utils.file_checks import check_whole
@@ -56,8 +57,8 @@ class FeatureSpace:
     image_shape : tuple
     wavelets : dict
         Arguments ``n_scales``, ``width`` and ``colour`` of `WaveletFeatures`.
-    low, high : arrays of shape (n_pixels,)
-        Box of scaled rows.
+    box : Box
+        Of scaled rows.
     matrix : array of shape (n_features, k)
     codes : int array of shape (n_images,)
         Class of each synthetic image, or its sub-cluster.
@@ -73,8 +74,7 @@ class FeatureSpace:
 
     image_shape: tuple
     wavelets: dict
-    low: np.ndarray
-    high: np.ndarray
+    box: Box
     matrix: np.ndarray
     codes: np.ndarray
     features: np.ndarray
@@ -155,8 +155,7 @@ class FeatureSpace:
 
         found = np.zeros((len(scaled), self.matrix.shape[1]))
         for part in _batches(scaled, _EXACT_BATCH):
-            images = (scaled[part] - self.low) / (self.high - self.low)
-            rows = wavelet_features(images, self.image_shape, exact=True, **self.wavelets)
+            rows = wavelet_features(self.box.to_unit(scaled[part]), self.image_shape, exact=True, **self.wavelets)
             found[part] = exact_product(rows, self.matrix)
         return found
 
@@ -188,8 +187,7 @@ def feature_space(generator, image_shape, rng, *, n_features, n_scales):
     n_classes = len(generator.mixture.weights) // generator.per_class
     n_images = max(min(_IMAGES, _MOST_ENTRIES // module.n_features), 1000)
     classes = np.sort(spread_components(n_images, np.ones(n_classes), rng))
-    low, high = generator.low, generator.high
-    images = ((generator.sample(classes, rng) - low) / (high - low)).astype(np.float32)
+    images = generator.box.to_unit(generator.sample(classes, rng)).astype(np.float32)
     found = _features(images, image_shape, wavelets)
     some = found[:: max(len(found) // _REDUCED, 1)]
     k = min(n_features, math.isqrt(MOST_NUMBERS // n_classes), *(side - 1 for side in some.shape))
@@ -199,7 +197,7 @@ def feature_space(generator, image_shape, rng, *, n_features, n_scales):
     features = found @ matrix
     centers = _centers(features, classes, n_classes)
     radius = _radius(features, centers[classes])
-    return FeatureSpace(image_shape, wavelets, low, high, matrix, classes, features, centers, radius)
+    return FeatureSpace(image_shape, wavelets, generator.box, matrix, classes, features, centers, radius)
 
 
 def _centers(features, classes, n_classes):
@@ -373,10 +371,9 @@ class RefinedImages(LinearGenerator):
         RefinedImages
         """
         n_classes = len(self.mixture.weights) // self.per_class
-        n_images = min(_TRIED, max(_TRIED * 784 // len(self.low), 500))
+        n_images = min(_TRIED, max(_TRIED * 784 // len(self.box.low), 500))
         classes = np.sort(spread_components(n_images, np.ones(n_classes), rng))
-        width = self.high - self.low
-        rows = ((self.unmoved().sample(classes, rng) - self.low) / width).astype(np.float32)
+        rows = self.box.to_unit(self.unmoved().sample(classes, rng)).astype(np.float32)
         targets, found = (np.empty((len(rows), self.matrix.shape[1])) for _ in range(2))
         codes = np.empty(len(rows), dtype=np.int64)
         for part in _batches(rows, _BATCH):
@@ -409,12 +406,11 @@ class RefinedImages(LinearGenerator):
 
     def decode_clipped(self, k, latent, rng, shift=0.0):
         """Scaled rows of component `k` from its latents, inside the box; `shift` is added before images are moved."""
-        width = self.high - self.low
-        rows = ((super().decode_clipped(k, latent, rng, shift) - self.low) / width).astype(np.float32)
+        rows = self.box.to_unit(super().decode_clipped(k, latent, rng, shift)).astype(np.float32)
         for part in _batches(rows, _BATCH):
             labels = np.full(len(rows[part]), int(k) // self.per_class)
             rows[part] = self._moved(rows[part], labels)
-        return np.clip(rows * width + self.low, self.low, self.high)
+        return np.clip(self.box.from_unit(rows), *self.box)
 
     def _features(self, rows):
         """Reduced features of images."""
@@ -449,7 +445,7 @@ class RefinedImages(LinearGenerator):
         """Rebuild from `to_state`."""
         shape = tuple(check_whole(side, "image_shape", 1, 100_000) for side in state["image_shape"])
         generator = LinearGenerator.from_state(state)
-        if len(shape) not in (2, 3) or math.prod(shape) != len(generator.low):
+        if len(shape) not in (2, 3) or math.prod(shape) != len(generator.box.low):
             raise ValueError("the shape of the images does not fit their columns")
         features = {name: state["features"][name] for name in _OWN}
         n_classes, k = len(generator.mixture.weights) // generator.per_class, features["matrix"].shape[-1]
@@ -517,6 +513,6 @@ def _features(images, image_shape, wavelets):
 def _parts(generator):
     """Arguments that a `LinearGenerator` was made with."""
     return (
-        generator.space, generator.mixture, generator.component_means, generator.low, generator.high,
+        generator.space, generator.mixture, generator.component_means, *generator.box,
         generator.variance_gain, generator.dither, generator.per_class, generator.cleaned,
     )  # fmt: skip

@@ -64,7 +64,7 @@ class ShiftedImages:
         """What the network adds to scaled rows of Gaussian `k`."""
         generator, labels = self.leading.generator, np.zeros((len(latent), self.n_labels), dtype=np.float32)
         labels[:, k : k + 1] = 1.0
-        return apply_layers(self.layers, np.hstack([latent, labels])) * (generator.high - generator.low)
+        return apply_layers(self.layers, np.hstack([latent, labels])) * generator.box.width
 
     def score_samples(self, scaled):
         """ELBO of each scaled row under the mixture of the classes, shape (n_samples,).
@@ -77,7 +77,7 @@ class ShiftedImages:
         generator, weights = self.leading.generator, self.mixture.weights / self.mixture.weights.sum()
         elbos = image_elbos(self.layers, *self.leading.columns(), self.n_labels)
         n_classes = len(class_weights(weights, generator.per_class))
-        x = (np.asarray(scaled, dtype=np.float64) - generator.low) / np.maximum(generator.high - generator.low, 1e-300)
+        x = generator.box.to_unit(np.asarray(scaled, dtype=np.float64))
         scores = np.empty((len(x), n_classes))
         for start in range(0, len(x), _SCORED_ROWS):
             part = slice(start, start + _SCORED_ROWS)
@@ -103,7 +103,7 @@ class ShiftedImages:
             n_labels in (0, leading.n_components)
             and (n_labels > 0 or leading.n_components == 1)
             and [weight.shape for weight, _ in layers] == shapes
-            and sizes[-1] == len(leading.generator.low)
+            and sizes[-1] == len(leading.generator.box.low)
         )
         if not fits:
             raise ValueError("the network does not fit the released Gaussians")

@@ -45,28 +45,14 @@ def pairs_from_sides(released, noise_sd, contrasts, sides, counts, marginals):
         infinite noise.
     """
     sd = np.maximum(noise_sd.sides[0], 0.5)  # an exact sum is a whole number
-    total = max(counts.sum(), 1.0)
-    seen = np.flatnonzero(counts > 0)
+    # distribution of each column over its levels, and its mean side, of all rows and of each class
+    overall = counts @ marginals / max(counts.sum(), 1.0)
     starts = contrasts.level_starts[:-1]
-    # more of the products than independent columns would have, in standard deviations of the noise
     means = np.add.reduceat(marginals * sides, starts, axis=1)
-    overall = counts @ marginals / total
     smaller = np.minimum(*(np.add.reduceat(overall * (sides == side), starts) for side in (-1, 1)))
     divided = smaller > _SMALLEST
     measured = divided & divided[:, None] & ~np.eye(len(divided), dtype=bool)
-    independent = counts[:, None, None] * means[:, :, None] * means[:, None, :]
-    found = np.divide(released.sides - independent, sd, out=np.zeros_like(independent), where=measured)
-    # classes are alike as far as nothing else is seen: what they have in common is estimated first
-    common = _above_noise(found[seen].sum(axis=0) / max(len(seen), 1) ** 0.5, measured) * max(len(seen), 1) ** 0.5
-    estimate = np.zeros_like(found)
-    for k in seen:
-        estimate[k] = counts[k] / total * common
-        if len(seen) > 1:
-            estimate[k] += _above_noise(found[k] - estimate[k], measured)
-    # no more than of columns of which each says all of the other
-    deviation = np.sqrt(np.maximum(1 - means**2, 0.0))
-    largest = counts[:, None, None] * deviation[:, :, None] * deviation[:, None, :] / sd
-    estimate = np.clip(estimate, -largest, largest)
+    estimate = _beyond_independence(released.sides, sd, counts, means, measured)
     released, noise_sd = (residuals._replace(sides=None) for residuals in (released, noise_sd))
     if not estimate.any():
         return released, noise_sd
@@ -83,6 +69,40 @@ def pairs_from_sides(released, noise_sd, contrasts, sides, counts, marginals):
     known = np.outer(normal.known, normal.known) & across
     spread = np.where(known, spread[np.ix_(block, block)], np.inf)
     return released._replace(pairs=np.where(across, pairs, 0.0)), noise_sd._replace(pairs=spread[None])
+
+
+def _beyond_independence(products, sd, counts, means, measured):
+    """Estimate the sums of the products of sides beyond those of independent columns, in `sd`; zero where noise is all.
+
+    Parameters
+    ----------
+    products : array of shape (n_classes, n_blocks, n_blocks)
+        Released.
+    sd : array of shape (n_blocks, n_blocks)
+        Standard deviations of their noise.
+    counts, means : arrays of shape (n_classes,), (n_classes, n_blocks)
+        Rows of each class, and the mean sides of its columns.
+    measured : bool array of shape (n_blocks, n_blocks)
+        Two columns both of which have rows on either side.
+
+    Returns
+    -------
+    array of shape (n_classes, n_blocks, n_blocks)
+    """
+    total, seen = max(counts.sum(), 1.0), np.flatnonzero(counts > 0)
+    independent = counts[:, None, None] * means[:, :, None] * means[:, None, :]
+    found = np.divide(products - independent, sd, out=np.zeros_like(independent), where=measured)
+    # classes are alike as far as nothing else is seen: what they have in common is estimated first
+    common = _above_noise(found[seen].sum(axis=0) / max(len(seen), 1) ** 0.5, measured) * max(len(seen), 1) ** 0.5
+    estimate = np.zeros_like(found)
+    for k in seen:
+        estimate[k] = counts[k] / total * common
+        if len(seen) > 1:
+            estimate[k] += _above_noise(found[k] - estimate[k], measured)
+    # no more than of columns of which each says all of the other
+    deviation = np.sqrt(np.maximum(1 - means**2, 0.0))
+    largest = counts[:, None, None] * deviation[:, :, None] * deviation[:, None, :] / sd
+    return np.clip(estimate, -largest, largest)
 
 
 class _NormalLevels:

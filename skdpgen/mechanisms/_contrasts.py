@@ -70,9 +70,13 @@ class Contrasts:
 
     Attributes
     ----------
+    n_levels, bins : arrays of int of shape (n_blocks,)
+    level_starts, starts : arrays of int of shape (n_blocks + 1,)
+        First level, and first contrast, of each block, and the end of the last one.
     splits : array of int of shape (n_contrasts, 3)
         First level of either side of a split, and the end of the second one, over all blocks.
     block, part : arrays of int of shape (n_contrasts,)
+        Of each contrast: its block, and its part within the block.
     n_parts : array of int of shape (n_blocks,)
     norms : array of shape (n_contrasts,)
         Of the contrasts in whole numbers.
@@ -84,12 +88,12 @@ class Contrasts:
         if self.bins.shape != self.n_levels.shape or ((self.bins < 0) | (self.bins > self.n_levels)).any():
             raise ValueError(f"bins needs a part of the levels of each column; got {bins} for {n_levels}")
         self.level_starts = np.concatenate([[0], np.cumsum(self.n_levels)])
-        found = [_splits(int(m), int(k)) for m, k in zip(self.n_levels, self.bins)]
-        self.n_parts = np.array([max((part for *_, part in one), default=-1) + 1 for one in found], dtype=np.int64)
-        sizes = [len(one) for one in found]
+        splits = [_splits(int(m), int(k)) for m, k in zip(self.n_levels, self.bins)]
+        self.n_parts = np.array([max((part for *_, part in one), default=-1) + 1 for one in splits], dtype=np.int64)
+        sizes = [len(one) for one in splits]
         self.starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self.block = np.repeat(np.arange(len(found)), sizes)
-        flat = np.array([split for one in found for split in one], dtype=np.int64).reshape(-1, 4)
+        self.block = np.repeat(np.arange(len(splits)), sizes)
+        flat = np.array([split for one in splits for split in one], dtype=np.int64).reshape(-1, 4)
         self.part = flat[:, 3]
         self.splits = flat[:, :3] + self.level_starts[self.block][:, None]
         left, right = np.diff(self.splits, axis=1).T
@@ -151,7 +155,7 @@ class Contrasts:
         return self._sum_of_parts(variances, self.matrix.power(2), 1 / self.n_levels**2)
 
     def _sum_of_parts(self, parts, matrix, even):
-        """Tables from their parts: what a part leaves out is spread evenly over the levels."""
+        """Tables from their parts: what a part leaves out is spread evenly over the levels, `even` of it to each."""
         count, even = np.asarray(parts.count), np.repeat(even, self.n_levels)
         own = np.asarray(parts.one_way) @ matrix.T
         one_way = count[:, None] * even + own
@@ -159,13 +163,13 @@ class Contrasts:
             return OneHotMoments(count, one_way, None)
         pairs = np.stack([matrix @ (matrix @ both).T for both in parts.pairs])
         pairs += one_way[:, :, None] * even + own[:, None, :] * even[:, None]
-        level = np.repeat(np.arange(len(self.n_levels)), self.n_levels)
-        pairs[:, level[:, None] == level] = 0.0
+        block = np.repeat(np.arange(len(self.n_levels)), self.n_levels)
+        pairs[:, block[:, None] == block] = 0.0
         return OneHotMoments(count, one_way, pairs)
 
 
 def _splits(n_levels, n_ordered):
-    """Splits of one block: (first level, middle, end, part)."""
+    """Splits of one block, a list of (first level, middle, end, part); of ordered levels, a part for each depth."""
     if n_ordered < _FEWEST_ORDERED:
         return _halves(0, n_levels, lambda depth: 0)
     found = _halves(0, n_ordered, lambda depth: depth)
@@ -176,7 +180,7 @@ def _splits(n_levels, n_ordered):
 
 
 def _halves(first, end, part, depth=0):
-    """Halve a run of levels until every level is alone."""
+    """Splits that halve a run of levels until every level is alone; `part` maps their depth to their part."""
     if end - first < 2:
         return []
     middle = (first + end + 1) // 2

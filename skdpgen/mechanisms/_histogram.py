@@ -9,6 +9,7 @@ from .._types import BoundedSum
 __all__ = [
     "LARGEST",
     "N_OCTAVE_CELLS",
+    "by_weight",
     "class_norm_histogram",
     "count_votes",
     "histogram",
@@ -138,6 +139,15 @@ def row_weights(unit_sizes):
         Multiples of the lattice of counts.
     """
     return (_STEPS // np.asarray(unit_sizes, dtype=np.int64)) * LATTICE
+
+
+def by_weight(codes, unit_sizes):
+    """Yield the rows of each weight, and the weight: rows are counted in whole numbers, and weighted afterwards."""
+    if unit_sizes is None:
+        yield codes, 1.0
+        return
+    for size in np.unique(unit_sizes):
+        yield codes[unit_sizes == size], float(row_weights(size))
 
 
 # -- magnitudes ---------------------------------------------------------------------------------------------------

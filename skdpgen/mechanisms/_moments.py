@@ -77,12 +77,6 @@ class Moments(NamedTuple):
     sum: np.ndarray
     second: np.ndarray
 
-    def pooled(self):
-        """Return the moments summed over a leading axis of classes, or themselves without one."""
-        if np.ndim(self.count) == 0:
-            return self
-        return Moments(self.count.sum(axis=0), self.sum.sum(axis=0), self.second.sum(axis=0))
-
 
 def moments(
     X,

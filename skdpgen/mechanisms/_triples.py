@@ -8,8 +8,7 @@ import math
 import numpy as np
 
 from .._types import BoundedSum
-from ._histogram import LATTICE
-from ._one_hot import by_weight
+from ._histogram import LATTICE, by_weight
 
 __all__ = ["CONTRASTS", "N_QUARTERS", "triple_bounds", "triple_interactions", "triples_of"]
 

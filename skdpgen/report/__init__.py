@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+from ..utils.lazy import lazy_names
 
 # Imported on first use: the page of a card needs no metrics.
 _HOMES = {
@@ -15,12 +15,4 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)
 
-
-def __getattr__(name):
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted([*globals(), *_HOMES])
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -112,7 +112,7 @@ class ArrayModel(ReleasedModel):
         """The model with a released mixture as its prior."""
         old = self.generator
         means, dither = old.space.decode(mixture.means), float(old.dither[0])
-        generator = LinearGenerator(old.space, mixture, means, old.low, old.high, old.variance_gain, dither)
+        generator = LinearGenerator(old.space, mixture, means, *old.box, old.variance_gain, dither)
         rest = self.residual_variance, self.counted
         return ArrayModel(self.codec, generator, self.row_count, mixture.weights, *rest)
 

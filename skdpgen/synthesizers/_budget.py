@@ -505,6 +505,28 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     -------
     list of Phase
     """
+    shares = _shares_of_parts(model, split)
+    learned = rows.phases(bounds_share, twice=True) if model.has_second_look(rows) else rows.phases(bounds_share)
+    gradient = [Phase("target", model.target_share)] if model.target_share else []
+    target = f', with "target": {model.target_share:g},' if gradient else ""
+    message = f'"bounds": {bounds_share:g}{target} of budget_split leaves nothing to the model'
+    rest = remaining_share([*learned, *gradient], message) / sum(shares)
+    encoder, mixture, decoder = (share * rest for share in shares)
+    features = decoder
+    if model.features is not None and model.decoder is not None:
+        encoder, features = encoder / 2, encoder / 2
+    phases = [*learned, *_encoder_phases(rows, model, encoder, cells)]
+    if model.mixture is not None:
+        phases.append(Phase("mixture", mixture, steps=model.mixture.n_iter))
+    if model.features is not None:
+        phases.append(Phase("features", features))
+    if model.decoder is not None:
+        phases.append(model.decoder.training.phase("decoder", decoder))
+    return [*phases, *gradient]
+
+
+def _shares_of_parts(model, split):
+    """Return the shares of encoder, mixture and decoder: `split`, or the default of such a model."""
     mixture, net, features = (part is not None for part in (model.mixture, model.decoder, model.features))
     if split is None:
         split = _REFINED_SPLIT if net and model.decoder.refines else _SPLITS[mixture, net]
@@ -515,36 +537,20 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
             raise ValueError(f"budget_split gives nothing to the {name}, which this model has{of}")
         if share > 0 and not used:
             raise ValueError(f"budget_split gives a share to the {name}, which this model does not have")
-    learned = rows.phases(bounds_share, twice=True) if model.has_second_look(rows) else rows.phases(bounds_share)
-    gradient = [Phase("target", model.target_share)] if model.target_share else []
-    target = f', with "target": {model.target_share:g},' if gradient else ""
-    message = f'"bounds": {bounds_share:g}{target} of budget_split leaves nothing to the model'
-    rest = remaining_share([*learned, *gradient], message) / sum(split)
-    encoder, em, decoder = (share * rest for share in split)
-    of_features = 0.0
-    if features:
-        encoder, of_features = (encoder / 2, encoder / 2) if net else (encoder, decoder)
-    norms = model.has_class_norms(rows)
-    triples = encoder * _TRIPLES_SHARE if model.has_triples(rows) else 0.0
-    units = 0.0 if model.units is None else encoder * model.units.share
-    pairs = encoder * model.units.pair_share if units else 0.0
-    left = (encoder / 2 if cells else encoder) - triples - units - pairs
-    phases = [*learned, *rows.encoder_phases(left, class_norms=norms)]
-    if triples:
-        phases.append(Phase("triples", triples))
-    if units:
-        phases.append(Phase("units", units))
-    if pairs:
-        phases.append(Phase("unit_pairs", pairs))
-    if cells:
-        phases.append(Phase("cells", encoder / 2))
-    if mixture:
-        phases.append(Phase("mixture", em, steps=model.mixture.n_iter))
-    if features:
-        phases.append(Phase("features", of_features))
-    if net:
-        phases.append(model.decoder.training.phase("decoder", decoder))
-    return [*phases, *gradient]
+    return split
+
+
+def _encoder_phases(rows, model, share, cells):
+    """Divide the share of the encoder between the moments, or tables, and what is released beside them."""
+    triples = share * _TRIPLES_SHARE if model.has_triples(rows) else 0.0
+    units = 0.0 if model.units is None else share * model.units.share
+    pairs = share * model.units.pair_share if units else 0.0
+    left = (share / 2 if cells else share) - triples - units - pairs
+    beside = {"triples": triples, "units": units, "unit_pairs": pairs, "cells": share / 2 if cells else 0.0}
+    return [
+        *rows.encoder_phases(left, class_norms=model.has_class_norms(rows)),
+        *(Phase(label, part) for label, part in beside.items() if part),
+    ]
 
 
 # ---- published settings of P3GM -----------------------------------------------------------------------------------

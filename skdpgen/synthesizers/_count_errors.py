@@ -18,12 +18,19 @@ from ..data.frame_codec import FrameCodec
 from ..data.level_groups import error_of_a_level, grouped_columns, groups_above_noise, square_of_levels
 from ..data.rows_per_unit import OpenUnit
 from ..data.scores import Scores, score_moments
-from ..data.table_plan import all_have_middles, correlation_over_noise, plan_bins, plan_tables, prefers_scores
+from ..data.table_plan import (
+    all_have_middles,
+    correlation_over_noise,
+    plan_bins,
+    plan_tables,
+    prefers_scores,
+    size_of_column,
+)
 from ..mechanisms import selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._binning import fine_grid
-from ..tabular._learning import enough_rows
+from ..tabular._learned_bins import enough_rows
 from ..tabular._level_groups import LevelGroups, declared_groups
 
 __all__ = [
@@ -34,6 +41,7 @@ __all__ = [
     "count_errors",
     "joint_sd",
     "kept_sizes",
+    "seen_by_tables",
     "smallest_kept",
     "smallest_seen",
     "weighs_units",
@@ -151,11 +159,8 @@ def kept_sizes(n_columns, n_categorical, noise, delta, neighboring):
     return KeptSizes(lost, smallest_kept(*looks[0], delta, neighboring))
 
 
-def smallest_seen(codec, noise_multiplier, neighboring, n_rows):
-    """Return the smallest correlation that the noise of two-way tables, or of sides, does not hide.
-
-    See `plan_bins`. Of the products of sides it is that of normal columns whose mean product, over the rows of all
-    classes, is as large as its noise.
+def seen_by_tables(codec, noise_multiplier, neighboring, n_rows):
+    """Return the smallest correlation that the noise of two-way tables would not hide: see `plan_bins`.
 
     Parameters
     ----------
@@ -164,14 +169,40 @@ def smallest_seen(codec, noise_multiplier, neighboring, n_rows):
         Of the moments.
     neighboring : str
     n_rows : float
-        Assumed or released number of rows.
+        Released number of rows.
+
+    Returns
+    -------
+    float
+        Infinite where two-way tables would be left out.
+    """
+    relative = noise_multiplier * _weight(neighboring)
+    divided = all_have_middles(codec.encoder.schema_, codec.targets)
+    return plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative, divided=divided)[1]
+
+
+def smallest_seen(codec, seen, noise_multiplier, neighboring, n_rows):
+    """Return the smallest correlation that the noise of two-way tables, or of sides, does not hide.
+
+    Of the products of sides it is that of normal columns whose mean product, over the rows of all classes, is as large
+    as its noise.
+
+    Parameters
+    ----------
+    codec : FrameCodec
+    seen : float
+        That of two-way tables, infinite where they were left out.
+    noise_multiplier : float
+        Of the moments.
+    neighboring : str
+    n_rows : float
+        Released number of rows.
 
     Returns
     -------
     float
         Infinite where nothing shows any.
     """
-    seen = _seen_by_tables(codec, noise_multiplier, neighboring, n_rows)
     if np.isfinite(seen):
         return seen
     n_classes, plan = max(codec.n_classes, 1), plan_tables(codec, seen, np.ones(len(codec.n_levels)))
@@ -182,13 +213,7 @@ def smallest_seen(codec, noise_multiplier, neighboring, n_rows):
     return float(np.sin(np.pi / 2 * mean)) if mean < 1 else np.inf
 
 
-def _seen_by_tables(codec, noise_multiplier, neighboring, n_rows):
-    relative = noise_multiplier * _weight(neighboring)
-    divided = all_have_middles(codec.encoder.schema_, codec.targets)
-    return plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative, divided=divided)[1]
-
-
-def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, scores=None):
+def count_errors(codec, noise, neighboring, importance, *, seen=None, scores=None):
     """Return the errors of counts in a model of released tables or scores.
 
     Parameters
@@ -197,11 +222,9 @@ def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, s
     noise : mapping of str to float
         Noise multiplier of each release of the fit, by label.
     neighboring : str
-    n_rows : float
-        Assumed or released number of rows.
     importance : array of shape (n_blocks,)
-    pairs : bool, default=True
-        Whether two-way tables were released.
+    seen : float or None, default=None
+        Smallest correlation by which the tables were, or would be, planned: see `plan_tables`.
     scores : Scores or None, default=None
         Of a model that is made of their moments, not of tables.
 
@@ -210,11 +233,9 @@ def count_errors(codec, noise, neighboring, n_rows, importance, *, pairs=True, s
     CountErrors
     """
     if scores is not None:
-        return _with_grouped(_errors_of_scores(codec, scores, noise, neighboring), codec, noise, neighboring)
-    seen = np.inf
-    if pairs:
-        seen = _seen_by_tables(codec, noise["moments"], neighboring, n_rows)
-    errors = _errors_of_tables(codec, noise["moments"], neighboring, plan_tables(codec, seen, importance))
+        errors = _errors_of_scores(codec, scores, noise, neighboring)
+    else:
+        errors = _errors_of_tables(codec, noise["moments"], neighboring, plan_tables(codec, seen, importance))
     return _with_grouped(errors, codec, noise, neighboring)
 
 
@@ -375,26 +396,19 @@ class PlannedTable:
         lost, kept = (0.0, 0.0) if sizes is None else sizes
         codec, errors = self._errors(noise, neighboring, n_rows)
         position = {block.name: i for i, block in enumerate(codec.blocks)}
-        found = {}
+        names = {}
         for column in self.schema.columns:
-            found.setdefault(_kind(column, self.targets), []).append(column.name)
-        counts = []
-        for kind in sorted(found, key=_KINDS.index):
-            at = [position[name] for name in found[kind] if name in position]
-            seldom = lost or None if kind.startswith("learned") else None
+            names.setdefault(_kind(column, self.targets), []).append(column.name)
+        counts, fit = [], plan.label.partition(":")[0]
+        for kind in sorted(names, key=_KINDS.index):
+            at = [position[name] for name in names[kind] if name in position]
             if at:
                 smallest = {"learned category": kept, "declared category": 0.0}.get(kind)
-                one_way, two_way = _largest(errors.one_way[at]), _largest(errors.two_way[at])
+                stated = smallest, _largest(errors.one_way[at]), _largest(errors.two_way[at])
             else:
-                learned = kept if kind == "learned target" else 0.0
-                smallest = None if np.isnan(errors.smallest_class) else max(learned, errors.smallest_class)
-                smallest = (learned or None) if smallest is None else smallest
-                one_way = _number(errors.of_class)
-                # a level of a column within one class
-                two_way = _largest(errors.one_way / max(codec.n_classes, 1) ** 0.5)
-            counts.append(
-                PlannedCounts(plan.label.partition(":")[0], kind, len(found[kind]), smallest, one_way, two_way, seldom)
-            )
+                stated = _errors_of_classes(errors, kept if kind == "learned target" else 0.0, codec.n_classes)
+            seldom = lost or None if kind.startswith("learned") else None
+            counts.append(PlannedCounts(fit, kind, len(names[kind]), *stated, seldom))
         return tuple(counts)
 
     def _errors(self, noise, neighboring, n_rows):
@@ -402,17 +416,16 @@ class PlannedTable:
         n_blocks = len(self.schema) - len(self.targets)
         columns = [self._assumed(column) for column in self.schema.columns]
         schema = self.schema.replace(*columns)
-        classes = int(np.prod([_size(schema[name]) for name in self.targets]))
-        numbers = sum(not isinstance(column, Categorical | Boolean) for column in columns)
+        classes = int(np.prod([size_of_column(schema[name]) for name in self.targets]))
+        numbers = [column for column in columns if not isinstance(column, Categorical | Boolean)]
         moments = noise.get("moments", 0.0) * _weight(neighboring)
         divided = self.tables and all_have_middles(schema, self.targets)
         n_bins, seen = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins, divided=divided)
         as_scores = False
         if self.tables and np.isinf(seen):
-            grids = [len(fine_grid(c)) - 1 for c in columns if not isinstance(c, Categorical | Boolean)]
-            enough = min(map(enough_rows, grids), default=0.0)
-            learned = not numbers or n_rows >= enough * joint_sd(numbers, noise["bins"], neighboring)
-            as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned, numbers)
+            enough = min((enough_rows(len(fine_grid(column)) - 1) for column in numbers), default=0.0)
+            learned = not numbers or n_rows >= enough * joint_sd(len(numbers), noise["bins"], neighboring)
+            as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned, len(numbers))
         n_bins = self.most_bins if self.tables or np.isfinite(seen) else n_bins
         target = (self.targets if len(self.targets) > 1 else self.targets[0]) if self.targets else None
         groups = self._assumed_groups(schema, correlation_over_noise(n_rows, n_blocks, classes, moments))
@@ -422,14 +435,13 @@ class PlannedTable:
             return codec, CountErrors(unknown, unknown, np.nan, np.nan)
         importance = np.array(self.importance)
         scores = Scores.of_codec(codec, importance) if as_scores else None
-        options = {"pairs": np.isfinite(seen) and scores is None and n_blocks > 1, "scores": scores}
-        return codec, count_errors(codec, noise, neighboring, n_rows, importance, **options)
+        return codec, count_errors(codec, noise, neighboring, importance, seen=seen, scores=scores)
 
     def _assumed_groups(self, schema, visible):
         """Groups of declared levels, as many as the fit would make, and declared groups."""
         groups = {}
         for name in grouped_columns(self.schema, self.targets):
-            n = _size(schema[name])
+            n = size_of_column(schema[name])
             if schema[name].hierarchy is not None:
                 groups[name] = LevelGroups(tuple(declared_groups(schema[name])), (1 / n,) * n)
                 continue
@@ -454,16 +466,18 @@ class PlannedTable:
 _KINDS = ("learned category", "declared category", "number", "date", "learned target", "declared target")
 
 
-def _size(column):
-    return len(column.values) + column.missing
-
-
 def _kind(column, targets):
     if column.name in targets:
         return "declared target" if column.complete else "learned target"
     if isinstance(column, Categorical | Boolean):
         return "declared category" if column.complete else "learned category"
     return "date" if isinstance(column, Datetime) else "number"
+
+
+def _errors_of_classes(errors, kept, n_classes):
+    """Rows of the smallest class that is kept, the error of the rows of a class, and that of a level within a class."""
+    smallest = (kept or None) if np.isnan(errors.smallest_class) else max(kept, errors.smallest_class)
+    return smallest, _number(errors.of_class), _largest(errors.one_way / max(n_classes, 1) ** 0.5)
 
 
 def _largest(errors):

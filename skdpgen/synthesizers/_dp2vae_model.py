@@ -166,8 +166,7 @@ class DP2VAEModel(ReleasedModel):
             unit = mean + np.exp(np.clip(log_scale, -5.0, 1.0)) * rng.standard_normal(mean.shape)
         else:
             unit = expit(output)
-        low, high = self.codec.box
-        return low + np.clip(unit, 0.0, 1.0) * (high - low)
+        return self.codec.box.from_unit(np.clip(unit, 0.0, 1.0))
 
     def _decode(self, latent, components, network=None):
         """Output of the decoder, or of a part of it, float32."""
@@ -181,8 +180,7 @@ class DP2VAEModel(ReleasedModel):
 
     def _shift(self, latent, label):
         """What the network adds to scaled images of a component."""
-        low, high = self.codec.box
-        return self._decode(latent, np.full(len(latent), label), self.decoder.network) * (high - low)
+        return self._decode(latent, np.full(len(latent), label), self.decoder.network) * self.codec.box.width
 
     def score_samples(self, X, y=None):
         """Log-likelihood of each row by latents drawn from the prior: a bound from below, on average."""
@@ -217,7 +215,7 @@ class DP2VAEModel(ReleasedModel):
     def _unit_rows(self, X, y):
         """Rows as the decoder models them, and class codes or None; of y that X lacks, the middle of the bounds."""
         x, classes = self.vectors_like_fit(X, y)
-        return (x if self.kind == "frame" else to_unit_box(self.codec, x)), classes
+        return (x if self.kind == "frame" else self.codec.box.to_unit(x).astype(np.float32)), classes
 
     def _state(self):
         if self.description is None:
@@ -265,7 +263,7 @@ def _restore_leading(state, codec):
         and leading.n_latent == n_latent
         and leading.n_components == max(codec.n_classes, 1) * generator.per_class
         and (codec.n_classes > 0 or generator.per_class == 1)
-        and len(generator.low) == described["n_outputs"] == codec.n_features
+        and len(generator.box.low) == described["n_outputs"] == codec.n_features
         and (described["n_latent"], described["n_classes"]) == (n_latent, leading.n_labels(codec.n_classes))
     )
     if not fits:
@@ -281,12 +279,6 @@ def released_decoders(leading, *networks):
 
     columns = [torch.from_numpy(part) for part in leading.columns()]  # which they share
     return [ReleasedDecoder(network, *columns) for network in networks]
-
-
-def to_unit_box(codec, scaled):
-    """Scaled rows of an array in [0, 1], by the declared or released bounds, float32."""
-    low, high = codec.box
-    return ((scaled - low) / (high - low)).astype(np.float32)
 
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
@@ -407,13 +399,13 @@ def _synthetic_rows(model, leading, settings, fit):
         x, drawn = draw_rows(model, fit.stream)
         return x, None, drawn
     drawn = draw_components(model, fit.stream)
-    low, high = model.codec.box
+    to_unit = model.codec.box.to_unit
     if leading is None:
         leading = LeadingDirections.of(model.generator, settings.networks.n_components)
         x, latents, _ = leading.sample(drawn, fit.stream)
-        return (x - low) / (high - low), latents, drawn
+        return to_unit(x), latents, drawn
     x, latents, components = leading.unmoved().sample(drawn, fit.stream)
-    return (x - low) / (high - low), latents, components
+    return to_unit(x), latents, components
 
 
 def initialise_networks(encoder, decoder, auxiliary, synthetic, sizes, likelihood, settings):

@@ -531,7 +531,7 @@ def _near_the_rows(codec):
     Neither does one where a step moves rows by many length scales.
     """
     low, high = codec.box
-    center, width = (low + high) / 2, high - low
+    center, width = (low + high) / 2, codec.box.width
     reach = 0.5 * codec.row_norm
     step = np.clip(reach / len(low) ** 0.5 / width, 1e-6, 0.25)
     share = np.clip((center * min(1.0, reach / max(np.linalg.norm(center), 1e-300)) - low) / width, step, 1 - step)

@@ -62,12 +62,17 @@ class FrameModel(ReleasedModel):
         Releases that the fit did not make, by which it released the moments again; it follows from other releases.
     target_model : TargetModel or None
         By which the target is drawn given the other columns.
+    seen : float or None, default=NaN
+        Smallest correlation that the noise would not hide when the tables were planned (see `plan_bins`): with the
+        codec, it says which tables were released. None without two-way tables; NaN of a file of an earlier version,
+        which does not say it.
     """
 
     def __init__(
-        self, codec, latent_model, row_count, mixture=None, net=None, units=None, respent=(), target_model=None
-    ):
-        self.respent, self.target_model = tuple(respent), target_model
+        self, codec, latent_model, row_count, mixture=None, net=None, units=None, respent=(), target_model=None,
+        seen=math.nan,
+    ):  # fmt: skip
+        self.respent, self.target_model, self.seen = tuple(respent), target_model, seen
         self.codec, self.latent_model, self.row_count = codec, latent_model, row_count
         self.mixture, self.net, self.units = mixture, net, units
 
@@ -198,6 +203,7 @@ class FrameModel(ReleasedModel):
             **({} if self.units is None else {"units": self.units.to_state()}),
             **({"respent": list(self.respent)} if self.respent else {}),
             **({} if self.target_model is None else {"target_model": self.target_model.to_state()}),
+            **({} if self.seen is not None and math.isnan(self.seen) else {"seen": self.seen}),
         }
 
     @classmethod
@@ -215,7 +221,17 @@ class FrameModel(ReleasedModel):
             if not (codec.targets and mixture is None and net is None and units is None):
                 raise ValueError("the model file has a model of the target, which this kind of model does not have")
             target_model = TargetModel.from_state(target_model, codec.is_number, codec.n_levels, codec.n_classes)
-        return cls(codec, latent, state["row_count"], mixture, net, units, respent, target_model)
+        return cls(codec, latent, state["row_count"], mixture, net, units, respent, target_model, _seen_of(state))
+
+
+def _seen_of(state):
+    """The entry `seen` of a model file, if there is one."""
+    seen = state.get("seen", math.nan)
+    if seen is None or "seen" not in state:
+        return seen
+    if isinstance(seen, bool) or not isinstance(seen, int | float) or not 0 < seen < math.inf:
+        raise ValueError("the model file holds no correlation that the noise would not hide")
+    return float(seen)
 
 
 def fit_frame_model(rows, model, fit):
@@ -260,7 +276,8 @@ def fit_frame_model(rows, model, fit):
     _warn_of_what_is_lost(codec, latent_model, rows.unlearned, pairs=scores is not None or np.isfinite(seen))
     row_count = fit.sample_size(rows, latent_model.class_counts.sum())
     units = None if model.units is None else release_units(rows, codec, model.units, fit)
-    fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent)
+    shown = float(seen) if scores is None and np.isfinite(seen) else None
+    fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent, seen=shown)
     if "unit_pairs" in noise:
         fitted.units = release_pairs(rows, fitted, model.units.shared, fit)
     if "target" in noise:

@@ -231,6 +231,4 @@ def training_rows(rows, codec):
         codes, classes = codec.codes(rows.frame)
         classes = np.zeros(len(codes), dtype=np.int64) if classes is None else np.asarray(classes)
         return codec.one_hot(codes).astype(np.float32, copy=False), classes, codec.n_levels.tolist()
-    low, high = codec.box
-    x = ((codec.scale(rows.X) - low) / (high - low)).astype(np.float32)
-    return x, rows.codes, None
+    return codec.box.to_unit(codec.scale(rows.X)).astype(np.float32), rows.codes, None

@@ -308,10 +308,9 @@ def _refine_on_images(rows, model, decoder, fit):
     # declared classes were checked before the charge; many learned classes may leave room for fewer latents
     room = MOST_SLOPES // len(model.generator.component_means) // rows.X.shape[1]
     leading = LeadingDirections.of(model.generator, max(1, min(_IMAGES_LATENTS, model.n_latent, room)))
-    low, high = model.codec.box
     unit = np.empty(rows.X.shape, dtype=np.float32)
     for part, scaled in map_blocks(model.codec.scale, rows.X):
-        unit[part] = (scaled - low) / np.maximum(high - low, 1e-300)
+        unit[part] = model.codec.box.to_unit(scaled)
     gaussians = leading.nearest(unit, rows.codes)  # the Gaussian of each row; negative for rows of no class
     n_labels = leading.n_labels(model.codec.n_classes)
     labels = gaussians[:, None] == np.arange(n_labels)

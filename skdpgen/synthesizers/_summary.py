@@ -17,7 +17,7 @@ from ..generators.refined_table import RefinedTable
 from ..tabular import Boolean, Categorical, Datetime
 from ..tabular._columns import bin_decimals, rounded_to, unit_microseconds
 from ..utils.printing import printable, table_lines
-from ._count_errors import KeptSizes, count_errors, joint_sd, kept_sizes, smallest_seen, weighs_units
+from ._count_errors import KeptSizes, count_errors, joint_sd, kept_sizes, seen_by_tables, smallest_seen, weighs_units
 from ._frame_model import joined_noise
 
 __all__ = ["ColumnSummary", "FitSummary", "summarize"]
@@ -106,9 +106,8 @@ class FitSummary:
     n_counted : float or None
         Released number of them; None: `n_rows`.
     smallest_correlation : float or None
-        Correlation of two columns below which the noise hides it, where it is so large that the two-way tables are
-        drawn towards independence; 1 where the noise hides all of them, and columns are modelled as independent. None
-        elsewhere.
+        Correlation of two columns below which the noise hides it, where two-way tables are drawn towards independence
+        or left out; 1 where the noise hides all of them, and columns are modelled as independent. None elsewhere.
     usually_lost : float or None
         Rows, or units, of learned categories below which they are lost more often than not.
     """
@@ -310,8 +309,9 @@ def _smallest_correlation(model, noise, neighboring, n_counted):
         return None
     if latent.points.shape[2] == 1:  # one support point a class: the columns are independent
         return 1.0
-    least = smallest_seen(model.codec, noise["moments"], neighboring, n_counted)
-    return min(least, 1.0) if least > SEEN else None
+    seen = _seen_of(model, noise, neighboring, n_counted)
+    least = smallest_seen(model.codec, seen, noise["moments"], neighboring, n_counted)
+    return min(least, 1.0) if seen > SEEN else None
 
 
 def _present_levels(model):
@@ -454,9 +454,20 @@ def _errors(model, noise, neighboring, importance, n_counted):
         return None
     weights = np.array([importance.get(block.name, 1.0) for block in model.codec.blocks])
     if isinstance(latent, TableModel):
-        pairs = latent.points.shape[2] > 1  # one support point a class: the columns are independent
-        return count_errors(model.codec, noise, neighboring, n_counted, weights, pairs=pairs)
-    return count_errors(model.codec, noise, neighboring, n_counted, weights, scores=latent.scores)
+        seen = _seen_of(model, noise, neighboring, n_counted)
+        return count_errors(model.codec, noise, neighboring, weights, seen=seen)
+    return count_errors(model.codec, noise, neighboring, weights, scores=latent.scores)
+
+
+def _seen_of(model, noise, neighboring, n_counted):
+    """Smallest correlation by which the tables were planned; of a file that does not say it, an estimate."""
+    if model.seen is None:
+        return math.inf
+    if not math.isnan(model.seen):
+        return model.seen
+    if model.latent_model.points.shape[2] == 1:  # one support point a class: surely no two-way tables, or of no use
+        return math.inf
+    return seen_by_tables(model.codec, noise["moments"], neighboring, n_counted)
 
 
 def _tables_alone(model, noise):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-
+from ..utils.lazy import lazy_names
 from ._columns import Boolean, Categorical, Datetime, Identifier, Numeric
 from ._frames import validate_frame
 from ._schema import Schema
@@ -12,13 +11,13 @@ from ._schema import Schema
 _HOMES = {
     "Binning": "_binning",
     "Block": "_encoder",
-    "SchemaHistogram": "_learning",
+    "SchemaHistogram": "_schema_cells",
     "TableEncoder": "_encoder",
-    "bins_from_histogram": "_learning",
-    "bins_histogram": "_learning",
+    "bins_from_histogram": "_learned_bins",
+    "bins_histogram": "_learned_bins",
     "sample_levels": "_encoder",
     "schema_from_histogram": "_learning",
-    "schema_histogram": "_learning",
+    "schema_histogram": "_schema_cells",
 }
 
 __all__ = [
@@ -40,12 +39,4 @@ __all__ = [
     "validate_frame",
 ]
 
-
-def __getattr__(name):
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted([*globals(), *_HOMES])
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

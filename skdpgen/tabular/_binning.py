@@ -14,7 +14,7 @@ from ..mechanisms._selection import denoise, occupied_cells, sure_range, unevenn
 from ._columns import Datetime
 from ._frames import numeric_bounds
 
-__all__ = ["Binning", "fine_grid", "is_uneven", "learned_binning", "measure_of", "merge"]
+__all__ = ["Binning", "draw_in_runs", "fine_grid", "is_uneven", "learned_binning", "measure_of", "merge"]
 
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
@@ -112,10 +112,7 @@ class Binning:
         starts = np.array(self.starts)
         empty = np.repeat(self.bin_mass <= 0, stops - starts)
         mass = np.where(empty, measure_of(edges), mass / max(mass.sum(), _TINY))
-        total = np.concatenate([[0.0], np.cumsum(mass)])
-        low, high = total[starts[codes]], total[stops[codes]]
-        cells = np.searchsorted(total, low + rng.random(len(codes)) * (high - low), side="right") - 1
-        cells = np.clip(cells, starts[codes], stops[codes] - 1)
+        cells = draw_in_runs(mass, starts[codes], stops[codes], rng.random(len(codes)))
         a, b = edges[cells], edges[cells + 1]
         values = a + rng.random(len(codes)) * (b - a)
         if self.integer:
@@ -162,6 +159,27 @@ class Binning:
         return cls(
             tuple(edges.tolist()), tuple(range(len(width))), tuple((width / width.sum()).tolist()), bool(column.whole)
         )
+
+
+def draw_in_runs(mass, starts, stops, uniforms):
+    """Draw one entry of a run for each row, by the mass of the entries.
+
+    Parameters
+    ----------
+    mass : array of shape (n_entries,)
+    starts, stops : arrays of int of shape (n_rows,)
+        First entry of the run of each row, and the one behind its last.
+    uniforms : array of shape (n_rows,)
+        In [0, 1).
+
+    Returns
+    -------
+    array of int of shape (n_rows,)
+    """
+    total = np.concatenate([[0.0], np.cumsum(mass)])
+    low, high = total[starts], total[stops]
+    found = np.searchsorted(total, low + uniforms * (high - low), side="right") - 1
+    return np.clip(found, starts, stops - 1)
 
 
 def _is_point(low, high):

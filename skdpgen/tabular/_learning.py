@@ -1,31 +1,20 @@
-"""Bounds, categories and bins learned from noisy histograms; the caller adds the noise between query and result."""
+"""Bounds and categories from released counts; the caller adds the noise between query and result."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from .._types import BoundedSum
 from ..exceptions import UtilityWarning
-from ..mechanisms import (
-    LARGEST,
-    N_OCTAVE_CELLS,
-    joint_histogram,
-    octave_cells,
-    octave_edges,
-    octave_ranges,
-    outermost_bins,
-    split_histogram,
-)
-from ..mechanisms._selection import above_threshold, denoise, occupied_cells, widened, with_hidden_signs
+from ..mechanisms import LARGEST, octave_edges, octave_ranges, outermost_bins, split_histogram
+from ..mechanisms._selection import above_threshold, occupied_cells, widened, with_hidden_signs
 from ..utils.categories import family
 from ..utils.watching import tell_kept
-from ._binning import Binning, fine_grid, is_uneven, learned_binning, measure_of
 from ._columns import (
     MAX_INTEGER,
     MOST_WRITTEN,
@@ -39,200 +28,38 @@ from ._columns import (
     unit_microseconds,
     written_decimals,
 )
-from ._formats import form_of
-from ._frames import check_columns, factorize, numeric_values
 from ._ranges import far_from_zero
 from ._schema import Schema
+from ._schema_cells import YEARS, column_weights, learns_resolution, part_sizes, resolutions_of
 
 __all__ = [
     "DEFAULT_BOUNDS",
-    "SchemaHistogram",
+    "MAX_CATEGORIES",
     "Unlearned",
-    "bins_from_histogram",
-    "bins_histogram",
-    "cell_weights",
+    "joined_categories",
+    "most_categories",
+    "schema_and_candidates",
     "schema_from_histogram",
-    "schema_histogram",
+    "with_ranges",
 ]
 
 # Bounds of a column in which nothing stands above the noise.
 DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:59:59.999999")}
-
-# Weights of the octave, the sign and the resolution of a number, and of the year and the resolution of a datetime. The
-# squares sum to 1, so that a row moves a column by 1, as with octaves or years alone. A sign has about a third of the
-# squares, since a few rows in a hundred may be spread over 20 octaves. A resolution has an
-# eighth: nearly all rows lie in one of its few cells.
-_WEIGHTS = {
-    (Numeric, False): (0.8, 0.6),
-    (Numeric, True): (0.8, 0.48, 0.36),
-    (Datetime, False): (1.0,),
-    (Datetime, True): (0.936, 0.352),
-}
+# Most learned categories of one column that is not modelled by groups of them.
+MAX_CATEGORIES = 200
+# Standard deviations of the noise by which the rows of a column exceed those of its learned categories, where a second
+# release looks for more of them.
+_HIDDEN_ABOVE = 3.0
 # A range is widened to zero where zero is this many times nearer than its far end.
 _GAP = 4
-# Datetimes are counted by decade and, from 1900 to 2099, by year; earlier and later ones in the outermost cells.
-_YEARS = np.array([*range(1500, 1900, 10), *range(1900, 2100), *range(2100, 2201, 10)])
 # The year in which datetimes in nanoseconds begin.
 _NANOSECONDS = 1677
 # Probability of being occupied from which a cell next to the range of years is added to it: the ends of sparse rows
 # are not sharp, and bounds that are too wide clip nothing.
 _MAYBE_OCCUPIED = 0.05
-# Most decimals that are counted: more say that a number was measured or computed, not written by a person.
-_MOST_DECIMALS = 3
-# Relative error, in the epsilon of its dtype, of a number that was written with decimals and then scaled.
-_WRITTEN_ERROR = 4
-# Coarser steps of a datetime that are counted.
-_STEPS = ("D", "h", "min")
 # A resolution is learned where the counted rows exceed this many standard deviations of the noise on one of its
 # cells. It is the coarsest one that all rows but this share have, and this many standard deviations.
 _CLEAR, _FINER, _FINER_SDS = 12, 0.01, 3.0
-# Standard deviations of the noise by which the rows of a column exceed those of its learned categories, where a second
-# release looks for more of them.
-_HIDDEN_ABOVE = 3.0
-# Most learned categories of one column that is not modelled by groups of them.
-MAX_CATEGORIES = 200
-# Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
-_NOISY_BELOW = 100
-# The same for columns of few cells, and the cells from which a column has many.
-_FEW_CELLS_NOISY_BELOW, _MANY_CELLS = 10, 80
-
-
-@dataclass(frozen=True, eq=False)
-class SchemaHistogram:
-    """One joint histogram over the columns whose bounds or categories are unknown.
-
-    Parameters
-    ----------
-    schema : Schema
-        The incomplete schema.
-    bounded_sum : BoundedSum
-        Counts, the columns one after another, with the weights of `cell_weights`; sensitivity sqrt(d), or sqrt(2 d),
-        for d columns.
-    keys : dict of column name -> tuple
-        Observed categories, one for each count, sorted: private, as is their number. `schema_from_histogram` releases
-        only those above its threshold.
-    sizes : tuple of int
-        Number of counts of each column.
-    """
-
-    schema: Schema
-    bounded_sum: BoundedSum = field(repr=False)
-    keys: dict = field(repr=False)
-    sizes: tuple = field(repr=False)
-
-    @property
-    def query(self) -> BoundedSum:
-        """`bounded_sum` with the names of its counts: the query that noise is added to."""
-        starts = np.cumsum([0, *self.sizes]).tolist()
-        names = {start: self.keys[name] for name, start in zip(self.schema.incomplete, starts) if name in self.keys}
-        return replace(self.bounded_sum, keys=names or None)
-
-    @property
-    def needs_delta(self) -> bool:
-        """Whether categories are learned, so that `delta` of `schema_from_histogram` must be charged; public."""
-        return any(isinstance(self.schema[name], Categorical) for name in self.schema.incomplete)
-
-
-def schema_histogram(frame, schema, unit_sizes=None) -> SchemaHistogram:
-    """Count the rows by order of magnitude, sign and decimals (numbers), by year and step (datetimes), or by value.
-
-    Parameters
-    ----------
-    frame : DataFrame or array of numbers, shape (n_rows, n_columns)
-    schema : Schema
-        Its incomplete columns are counted; missing values have a separate cell.
-    unit_sizes : array of int of shape (n_rows,), default=None
-        As in `joint_histogram`.
-
-    Returns
-    -------
-    SchemaHistogram
-
-    Raises
-    ------
-    SchemaError
-        The frame does not fit the schema.
-    ValueError
-        The schema is complete: there is nothing to learn.
-    """
-    if schema.complete:
-        raise ValueError("the schema is complete: there is nothing to learn")
-    frame = check_columns(frame, schema)
-    keys, codes, sizes, weights, totals = {}, [], [], [], []
-    for name in schema.incomplete:
-        column = schema[name]
-        if isinstance(column, Categorical):
-            found, uniques = factorize(frame[name], column)
-            order = sorted(range(len(uniques)), key=uniques.__getitem__)
-            keys[name] = tuple(uniques[order].tolist())
-            found = np.append(np.argsort(order), -1)[found]
-            parts = [(np.where(found < 0, len(uniques), found), len(uniques) + 1)]
-        else:
-            parts = _number_cells(numeric_values(frame[name], column), column)
-        codes += [cells for cells, _ in parts]
-        sizes += [size for _, size in parts]
-        weights += _column_weights(column)
-        totals.append(sum(size for _, size in parts))
-    counts = joint_histogram(codes, sizes, weights if any(w != 1 for w in weights) else None, unit_sizes)
-    return SchemaHistogram(schema, counts, keys, tuple(totals))
-
-
-def _column_weights(column):
-    return _WEIGHTS.get((type(column), _learns_resolution(column)), (1.0,))
-
-
-def _learns_resolution(column):
-    """Whether the step or the decimals of a column are counted: neither its schema nor its dtype gives them."""
-    if isinstance(column, Datetime):
-        return column.resolution != "D" and form_of(column.dtype) is None
-    return (
-        isinstance(column, Numeric) and not column.whole and column.decimals is None and form_of(column.dtype) is None
-    )
-
-
-def _number_cells(values, column):
-    """Return pairs (cells of the rows, number of cells), one for each count of a numeric or datetime column."""
-    if isinstance(column, Datetime):
-        first, size = _year_cells(values, column), len(_YEARS) - 1
-    else:
-        first, size = np.where(np.isnan(values), -1, octave_cells(values)), N_OCTAVE_CELLS
-    parts = [(np.where(first < 0, size, first), size + 1)]
-    if isinstance(column, Numeric):
-        parts.append((_sign_cells(values), 2))
-    if _learns_resolution(column):
-        parts.append((_step_cells if isinstance(column, Datetime) else _decimal_cells)(values, column))
-    return parts
-
-
-def cell_weights(schema, sizes):
-    """Return the weights of the counts of a `SchemaHistogram`: a number, or an array of shape (sum(sizes),).
-
-    A number is counted in its octave (weight .8), by its sign (negative, positive; .48) and by its decimals (.36).
-    Where the column is one of integers, or has a `step` or `decimals`, there are none to learn, and the sign has weight
-    .6. A datetime is counted in its year (.936) and by its step (.352). The squares sum to 1, so a row moves the
-    weighted counts of every column by at most 1.
-    """
-    columns = [schema[name] for name in schema.incomplete]
-    if all(_column_weights(column) == (1.0,) for column in columns):
-        return 1.0
-    return np.concatenate([np.repeat(_column_weights(c), _part_sizes(c, size)) for c, size in zip(columns, sizes)])
-
-
-def _part_sizes(column, size):
-    """Split the number of cells of a column into those of its counts."""
-    rest = ([2] if isinstance(column, Numeric) else []) + (
-        [len(_resolutions(column)) + 1] if _learns_resolution(column) else []
-    )
-    return [size - sum(rest), *rest]
-
-
-def _resolutions(column):
-    """Return the resolutions that are counted, the coarsest first; a last cell holds the rows that need a finer one."""
-    if isinstance(column, Datetime):
-        return [
-            step for step in _STEPS if unit_microseconds(replace(column, resolution=step)) > unit_microseconds(column)
-        ]
-    return list(range(_MOST_DECIMALS + 1))
 
 
 def schema_from_histogram(
@@ -372,7 +199,7 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
     n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
     for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
         column = schema[name]
-        parts = split_histogram(counts, _part_sizes(column, len(counts)))
+        parts = split_histogram(counts, part_sizes(column, len(counts)))
         missing, counts = float(parts[0][-1]), parts[0][:-1]  # the last cell holds the rows without a value
         if isinstance(column, Categorical):
             most = _most(max_categories, column)
@@ -384,8 +211,8 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
         else:
             outermost = _outermost_cells(column, parts, noise_sd, len(names) - n_categorical)
             declared = _declared(column, values)
-            if _learns_resolution(column):
-                column = _with_resolution(column, parts[-1], noise_sd / _column_weights(column)[-1], declared)
+            if learns_resolution(column):
+                column = _with_resolution(column, parts[-1], noise_sd / column_weights(column)[-1], declared)
             open_, column = column, _with_bounds(column, outermost, declared)
             found = outermost is not None
             if found and isinstance(column, Numeric) and far_from_zero(column, *_octaves(outermost)):
@@ -394,7 +221,7 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
                 beyond.append(repr(name))
         learned.append(column)
         if not found:
-            nothing[column] = missing > _CLEAR * noise_sd / _column_weights(column)[0]
+            nothing[column] = missing > _CLEAR * noise_sd / column_weights(column)[0]
     hidden = _hidden(shown, noise_sd)
     found = Unlearned() if unlearned is None else unlearned
     for column, absent in nothing.items():
@@ -410,13 +237,7 @@ def _declared(column, values):
     return [*(getattr(column, "spikes", None) or ()), *(values or {}).get(column.name, ())]
 
 
-def _hidden(shown, noise_sd):
-    """Names of the columns that show fewer rows than the one that shows most; `shown` has rows and cells of each."""
-    most, cells = max(shown.values(), default=(0.0, 0))
-    noise = {name: noise_sd * math.sqrt(cells + own) for name, (_, own) in shown.items()}
-    return tuple(name for name, (rows, _) in shown.items() if most - rows > _HIDDEN_ABOVE * noise[name])
-
-
+# ---- categories -----------------------------------------------------------------------------------------------------
 def _mask_of_categories(counts, histogram, noise_sd, delta, n_columns, max_categories, unit=None):
     """Return which categories of a column are released: at most `max_categories`, the largest above the threshold."""
     if noise_sd > 0:
@@ -429,12 +250,65 @@ def _mask_of_categories(counts, histogram, noise_sd, delta, n_columns, max_categ
     return kept
 
 
+def _hidden(shown, noise_sd):
+    """Names of the columns that show fewer rows than the one that shows most; `shown` has rows and cells of each."""
+    most, cells = max(shown.values(), default=(0.0, 0))
+    noise = {name: noise_sd * math.sqrt(cells + own) for name, (_, own) in shown.items()}
+    return tuple(name for name, (rows, _) in shown.items() if most - rows > _HIDDEN_ABOVE * noise[name])
+
+
+def _with_categories(column, kept, declared=()):
+    """The column with the released categories; its kind, its dtype and "other" suit the declared values too."""
+    families = {family(key) for key in (*kept, *declared)}
+    dtype = None if column.dtype is None else output_dtype(column.dtype)
+    if families == {"flag"} or (dtype is not None and pd.api.types.is_bool_dtype(dtype)):
+        # one released truth value implies the other
+        return replace(column, categories=(False, True))
+    kept = tuple(sorted(kept))
+    if families == {"number"} or (dtype is not None and pd.api.types.is_numeric_dtype(dtype)):
+        both = tuple(sorted({*kept, *declared}))
+        dtype = column.dtype or _number_dtype(both, column.missing)
+        return replace(column, categories=kept, other=_free_number(both, dtype), dtype=dtype)
+    taken = {*kept, *declared}
+    other = next(name for name in ("other", *(f"other_{i}" for i in range(len(taken) + 1))) if name not in taken)
+    return replace(column, categories=kept, other=other)
+
+
+def _number_dtype(kept, missing):
+    """Return the first dtype that holds all categories, and one more number, exactly."""
+    whole = [name.capitalize().replace("Ui", "UI") if missing else name for name in ("int64", "uint64")]
+    names = ["float64"] if any(isinstance(value, float) for value in kept) else whole
+    return next((name for name in names if fit_dtype(kept, name)), "object")
+
+
+def _free_number(kept, dtype):
+    """Return a number of a dtype that is no category: there are at most `most_categories` of them."""
+    options = (-1, *((int(kept[0]) - 1, int(kept[-1]) + 1) if kept else ()), *range(len(kept) + 1))
+    if dtype not in ("object", "category") and pd.api.types.is_integer_dtype(output_dtype(dtype)):
+        low, high = dtype_range(dtype)
+        options = itertools.chain(options, range(low, high + 1))
+    return next(option for option in options if option not in kept and fit_dtype((option,), dtype))
+
+
+# ---- bounds and resolutions -----------------------------------------------------------------------------------------
 def _outermost_cells(column, parts, noise_sd, n_columns):
-    counts, first_sd = parts[0][:-1], noise_sd / _column_weights(column)[0]
+    counts, first_sd = parts[0][:-1], noise_sd / column_weights(column)[0]
     if isinstance(column, Datetime):
         return _outermost_years(counts, first_sd, n_columns)
     cells = octave_ranges(counts[None], first_sd, n_columns)[0]
-    return with_hidden_signs(cells, counts, first_sd, parts[1], noise_sd / _column_weights(column)[1], n_columns)
+    return with_hidden_signs(cells, counts, first_sd, parts[1], noise_sd / column_weights(column)[1], n_columns)
+
+
+def _outermost_years(counts, noise_sd, n_columns):
+    """Return the first and last cell of the years that the rows are in, or None if the noise hides them.
+
+    Rows are spread over many years, while numbers lie in few octaves: the cells are judged together.
+    """
+    if noise_sd == 0:
+        return outermost_bins(counts, noise_sd)
+    occupied = occupied_cells(counts, np.ones(len(counts)), noise_sd, n_columns)
+    likely = np.flatnonzero(occupied > 0.5)
+    return widened(likely[0], likely[-1], occupied > _MAYBE_OCCUPIED) if likely.size else None
 
 
 def _with_resolution(column, counts, noise_sd, declared=()):
@@ -446,7 +320,7 @@ def _with_resolution(column, counts, noise_sd, declared=()):
         return column
     finer = counts.sum() - np.cumsum(counts)[:-1]  # rows that need a finer resolution, for each resolution
     hidden = _FINER * counts.sum() + _FINER_SDS * noise_sd * np.sqrt(np.arange(len(finer), 0, -1))
-    fits = [r for r, fit in zip(_resolutions(column), finer <= hidden) if fit and _has(column, r, declared)]
+    fits = [r for r, fit in zip(resolutions_of(column), finer <= hidden) if fit and _has(column, r, declared)]
     if not fits:
         return column
     resolution = fits[0]
@@ -479,18 +353,61 @@ def _bounded(column, bounds, declared):
     return replace(column, decimals=max(2, 3 - math.floor(math.log10(bounds[1] - bounds[0])), written))
 
 
-def _warn_of_the_end(beyond):
-    """Warn, from released counts alone, of columns at the end of the grid."""
-    if beyond:
-        warnings.warn(
-            f"the rows reach the end of the range in which the fit looks for bounds (numbers to {LARGEST:.2g}, dates "
-            f"from {_YEARS[0]} to {_YEARS[-1] - 1}), and values beyond it are clipped: declare the bounds of "
-            f"{', '.join(beyond)}",
-            UtilityWarning,
-            stacklevel=4,
-        )
+def _octave_bounds(column, outermost):
+    lowest, highest = DEFAULT_BOUNDS["numeric"] if outermost is None else _octaves(outermost)
+    # A first bin far below the last is a gap that only thin bins left: zero costs little and clips nothing.
+    if 0 < lowest <= highest / _GAP:
+        lowest = 0.0
+    elif 0 > highest >= lowest / _GAP:
+        highest = 0.0
+    if column.whole:
+        # bins hold their edge nearer to zero, not the other one
+        lowest = np.floor(lowest) + 1 if lowest < 0 else np.ceil(lowest)
+        highest = np.ceil(highest) - 1 if highest > 0 else np.floor(highest)
+    return _bounds_of(column, lowest, highest)
 
 
+def _octaves(outermost):
+    return octave_edges(outermost[0])[0], octave_edges(outermost[1])[1]
+
+
+def _bounds_of(column, lowest, highest):
+    """Bounds of a column, within what its dtype holds and around its spikes, from a range in its steps."""
+    smallest, largest = _range_in_steps(column)
+    lowest, highest = max(lowest, smallest), min(highest, largest)
+    if lowest >= highest:
+        lowest, highest = (lowest, lowest + 1) if lowest < largest else (highest - 1, highest)
+    if column.step is not None:
+        lowest, highest = rounded_to((lowest * column.step, highest * column.step), column.step).tolist()
+    spikes = column.spikes or (lowest,)
+    lowest, highest = min(lowest, spikes[0]), max(highest, spikes[-1])  # which are declared values of the column
+    return (int(lowest), int(highest)) if column.integer else (float(lowest), float(highest))
+
+
+def _range_in_steps(column):
+    """Range of a column's dtype, in steps where it has them: those that float64 holds."""
+    smallest, largest = dtype_range(column.dtype)
+    if not column.whole:
+        return smallest, largest
+    step = column.step or 1
+    most = MAX_INTEGER // step if column.integer else MAX_INTEGER
+    low, high = math.ceil(max(smallest / step, -most)), math.floor(min(largest / step, most))
+    return low, high
+
+
+def _year_bounds(column, outermost):
+    if outermost is None:
+        return DEFAULT_BOUNDS["datetime"]
+    first, last = outermost
+    low = f"{YEARS[first]}-01-01"
+    if "[ns" in str(column.dtype):  # which begins in the decade of 1670: what is before may be full by noise alone
+        begin = int(np.searchsorted(YEARS, _NANOSECONDS, side="right")) - 1
+        first, last = max(first, begin), max(last, begin)
+        low = f"{_NANOSECONDS}-09-22" if first == begin else f"{YEARS[first]}-01-01"
+    return low, f"{YEARS[last + 1] - 1}-12-31T23:59:59.999999"
+
+
+# ---- what the noise hides -------------------------------------------------------------------------------------------
 class Unlearned:
     """Columns of which the noise hides the bounds or all categories, by released counts alone: for one warning.
 
@@ -542,258 +459,13 @@ class Unlearned:
             )
 
 
-def _sign_cells(values):
-    """Cell 0 for negative numbers, 1 for positive ones, none (-1) for zero and missing values."""
-    return np.select([values < 0, values > 0], [0, 1], -1)
-
-
-def _decimal_cells(values, column):
-    """Cells by the decimals that a number needs; none (-1) for missing values and for zero, which never needs any.
-
-    A cell depends on its value alone: a number has d decimals if it is, up to the precision of the column's dtype, the
-    nearest one with d decimals.
-    """
-    dtype = output_dtype(column.dtype)
-    error = _WRITTEN_ERROR * max(np.finfo(kind).eps for kind in (getattr(dtype, "numpy_dtype", dtype), np.float64))
-    cells = np.full(len(values), _MOST_DECIMALS + 1)
-    for decimals in range(_MOST_DECIMALS, -1, -1):
-        with np.errstate(over="ignore", invalid="ignore"):  # numbers beyond the largest float have no decimals
-            scaled = values * 10.0**decimals
-            cells[np.abs(np.rint(scaled) - scaled) <= error * np.abs(scaled)] = decimals
-    return np.where(np.isnan(values) | (values == 0), -1, cells), _MOST_DECIMALS + 2
-
-
-def _step_cells(values, column):
-    """Cells by the coarsest step of time that a datetime is a multiple of, on the wall clock; none if missing."""
-    resolutions, unit = _resolutions(column), unit_microseconds(column)
-    cells = np.full(len(values), len(resolutions))
-    for i in reversed(range(len(resolutions))):
-        cells[np.nan_to_num(values) % (unit_microseconds(replace(column, resolution=resolutions[i])) // unit) == 0] = i
-    return np.where(np.isnan(values), -1, cells), len(resolutions) + 1
-
-
-def _octaves(outermost):
-    return octave_edges(outermost[0])[0], octave_edges(outermost[1])[1]
-
-
-def _octave_bounds(column, outermost):
-    lowest, highest = DEFAULT_BOUNDS["numeric"] if outermost is None else _octaves(outermost)
-    # A first bin far below the last is a gap that only thin bins left: zero costs little and clips nothing.
-    if 0 < lowest <= highest / _GAP:
-        lowest = 0.0
-    elif 0 > highest >= lowest / _GAP:
-        highest = 0.0
-    if column.whole:
-        # bins hold their edge nearer to zero, not the other one
-        lowest = np.floor(lowest) + 1 if lowest < 0 else np.ceil(lowest)
-        highest = np.ceil(highest) - 1 if highest > 0 else np.floor(highest)
-    return _bounds_of(column, lowest, highest)
-
-
-def _bounds_of(column, lowest, highest):
-    """Bounds of a column, within what its dtype holds and around its spikes, from a range in its steps."""
-    smallest, largest = _range_in_steps(column)
-    lowest, highest = max(lowest, smallest), min(highest, largest)
-    if lowest >= highest:
-        lowest, highest = (lowest, lowest + 1) if lowest < largest else (highest - 1, highest)
-    if column.step is not None:
-        lowest, highest = rounded_to((lowest * column.step, highest * column.step), column.step).tolist()
-    spikes = column.spikes or (lowest,)
-    lowest, highest = min(lowest, spikes[0]), max(highest, spikes[-1])  # which are declared values of the column
-    return (int(lowest), int(highest)) if column.integer else (float(lowest), float(highest))
-
-
-def _range_in_steps(column):
-    """Range of a column's dtype, in steps where it has them: those that float64 holds."""
-    smallest, largest = dtype_range(column.dtype)
-    if not column.whole:
-        return smallest, largest
-    step = column.step or 1
-    most = MAX_INTEGER // step if column.integer else MAX_INTEGER
-    low, high = math.ceil(max(smallest / step, -most)), math.floor(min(largest / step, most))
-    return low, high
-
-
-def _year_cells(values, column):
-    steps = pd.Timedelta(1, unit=column.resolution) // pd.Timedelta(1, unit="us")
-    moments = (np.nan_to_num(values).astype(np.int64) * steps).view("datetime64[us]")
-    years = moments.astype("datetime64[Y]").astype(np.int64) + 1970
-    cells = np.searchsorted(_YEARS[1:-1], years, side="right")
-    return np.where(np.isnan(values), -1, cells)
-
-
-def _outermost_years(counts, noise_sd, n_columns):
-    """Return the first and last cell of the years that the rows are in, or None if the noise hides them.
-
-    Rows are spread over many years, while numbers lie in few octaves: the cells are judged together.
-    """
-    if noise_sd == 0:
-        return outermost_bins(counts, noise_sd)
-    occupied = occupied_cells(counts, np.ones(len(counts)), noise_sd, n_columns)
-    likely = np.flatnonzero(occupied > 0.5)
-    return widened(likely[0], likely[-1], occupied > _MAYBE_OCCUPIED) if likely.size else None
-
-
-def _year_bounds(column, outermost):
-    if outermost is None:
-        return DEFAULT_BOUNDS["datetime"]
-    first, last = outermost
-    low = f"{_YEARS[first]}-01-01"
-    if "[ns" in str(column.dtype):  # which begins in the decade of 1670: what is before may be full by noise alone
-        begin = int(np.searchsorted(_YEARS, _NANOSECONDS, side="right")) - 1
-        first, last = max(first, begin), max(last, begin)
-        low = f"{_NANOSECONDS}-09-22" if first == begin else f"{_YEARS[first]}-01-01"
-    return low, f"{_YEARS[last + 1] - 1}-12-31T23:59:59.999999"
-
-
-def _with_categories(column, kept, declared=()):
-    """The column with the released categories; its kind, its dtype and "other" suit the declared values too."""
-    families = {family(key) for key in (*kept, *declared)}
-    dtype = None if column.dtype is None else output_dtype(column.dtype)
-    if families == {"flag"} or (dtype is not None and pd.api.types.is_bool_dtype(dtype)):
-        # one released truth value implies the other
-        return replace(column, categories=(False, True))
-    kept = tuple(sorted(kept))
-    if families == {"number"} or (dtype is not None and pd.api.types.is_numeric_dtype(dtype)):
-        both = tuple(sorted({*kept, *declared}))
-        dtype = column.dtype or _number_dtype(both, column.missing)
-        return replace(column, categories=kept, other=_free_number(both, dtype), dtype=dtype)
-    taken = {*kept, *declared}
-    other = next(name for name in ("other", *(f"other_{i}" for i in range(len(taken) + 1))) if name not in taken)
-    return replace(column, categories=kept, other=other)
-
-
-def _number_dtype(kept, missing):
-    """Return the first dtype that holds all categories, and one more number, exactly."""
-    whole = [name.capitalize().replace("Ui", "UI") if missing else name for name in ("int64", "uint64")]
-    names = ["float64"] if any(isinstance(value, float) for value in kept) else whole
-    return next((name for name in names if fit_dtype(kept, name)), "object")
-
-
-def _free_number(kept, dtype):
-    """Return a number of a dtype that is no category: there are at most `most_categories` of them."""
-    options = (-1, *((int(kept[0]) - 1, int(kept[-1]) + 1) if kept else ()), *range(len(kept) + 1))
-    if dtype not in ("object", "category") and pd.api.types.is_integer_dtype(output_dtype(dtype)):
-        low, high = dtype_range(dtype)
-        options = itertools.chain(options, range(low, high + 1))
-    return next(option for option in options if option not in kept and fit_dtype((option,), dtype))
-
-
-def bins_histogram(frame, schema, unit_sizes=None) -> BoundedSum:
-    """Count the rows in the cells of the fine public grids of all numeric and datetime columns.
-
-    Parameters
-    ----------
-    frame : DataFrame or array of numbers, shape (n_rows, n_columns)
-    schema : Schema
-        Complete; values outside its bounds count at the bound.
-    unit_sizes : array of int of shape (n_rows,), default=None
-        As in `joint_histogram`.
-
-    Returns
-    -------
-    BoundedSum
-        Counts, the columns one after another, a missing value in a last cell of its column; sensitivity sqrt(d),
-        or sqrt(2 d), for d numeric and datetime columns.
-
-    Raises
-    ------
-    SchemaError
-        The frame does not fit the schema.
-    ValueError
-        The schema has no numeric and no datetime column, or is incomplete.
-    """
-    frame = check_columns(frame, schema)
-    columns, sizes = _numeric_columns(schema)
-    codes = []
-    for column, size in zip(columns, sizes):
-        values = numeric_values(frame[column.name], column)
-        cells = np.searchsorted(fine_grid(column)[1:-1], values, side="right")
-        codes.append(np.where(np.isnan(values), size - 1, cells))
-    return joint_histogram(codes, sizes, unit_sizes=unit_sizes)
-
-
-def bins_from_histogram(noisy, schema, noise_sd, max_bins=32, *, learned=(), single_values=False) -> dict[str, Binning]:
-    """Derive the bins of all numeric and datetime columns from the released counts.
-
-    Parameters
-    ----------
-    noisy : array
-        `bins_histogram` with noise.
-    schema : Schema
-        The one it was counted for.
-    noise_sd : float
-        Standard deviation of the noise on one count.
-    max_bins : int, default=32
-    learned : sequence of column names, default=()
-        Columns whose bounds are learned, and may be wider than the rows.
-    single_values : bool, default=False
-        Whether each value of a column of at most 16 integers (or steps) is a bin.
-
-    Returns
-    -------
-    dict of column name -> Binning
-        `Binning.equal_width` where the rows are too few for the noise (a histogram that is noise alone would put spikes
-        anywhere), unless the histogram clearly shows that these are too coarse.
-    """
-    columns, sizes = _numeric_columns(schema)
-    n_rows, binnings = np.sum(noisy) / len(columns), {}
-    for column, counts in zip(columns, split_histogram(noisy, sizes)):
-        cells, enough = counts[:-1], enough_rows(len(counts) - 1) * noise_sd
-        if n_rows < enough:
-            even = Binning.equal_width(column, max_bins)
-            if not is_uneven(cells, column, noise_sd, even):
-                # the histogram does not show which of them hold rows
-                binnings[column.name] = replace(even, doubtful=tuple(range(even.n_bins)))
-                continue
-        options = {"learned_bounds": column.name in learned, "single_values": single_values}
-        binnings[column.name] = learned_binning(cells, column, noise_sd, max_bins, len(columns), **options)
-    return binnings
-
-
-def middles_from_histogram(noisy, schema, noise_sd, binnings) -> dict[str, int]:
-    """Number of bins below the middle of each column: where about half of the rows are, by the released counts.
-
-    Parameters
-    ----------
-    noisy, schema, noise_sd
-        As in `bins_from_histogram`.
-    binnings : dict of column name -> Binning
-        From the same counts.
-
-    Returns
-    -------
-    dict of column name -> int
-        Of the columns of at least two bins; at least one bin is on either side.
-    """
-    columns, sizes = _numeric_columns(schema)
-    middles = {}
-    for column, counts in zip(columns, split_histogram(noisy, sizes)):
-        edges, binning = fine_grid(column), binnings[column.name]
-        if binning.n_bins > 1:
-            below = np.cumsum(binning.bin_mass)[:-1]
-            if len(binning.doubtful) == binning.n_bins:  # as if half of the rows were even, of bins of equal width
-                total = np.cumsum(denoise(counts[:-1], measure_of(edges), noise_sd))
-                found = total[np.searchsorted(edges, binning.bin_edges[1:-1]) - 1] / max(total[-1], 1e-12)
-                below = (below + found) / 2 if total[-1] > 0 else below
-            middles[column.name] = 1 + int(np.argmin(np.abs(below - 0.5)))
-    return middles
-
-
-def enough_rows(n_cells):
-    """Return the rows, in standard deviations of the noise on one cell, from which a fine histogram is learned.
-
-    A column of few integers has few cells, and many rows in each: 1 and 2 stand out from 0 and 3 long before one age
-    does from the next.
-    """
-    return max(_FEW_CELLS_NOISY_BELOW, _NOISY_BELOW * min(1.0, n_cells / _MANY_CELLS))
-
-
-def _numeric_columns(schema):
-    columns = [column for column in schema.columns if isinstance(column, Numeric | Datetime)]
-    if not columns:
-        raise ValueError("the schema has no numeric and no datetime column: there are no bins to learn")
-    if open_ := [repr(column.name) for column in columns if not column.complete]:
-        raise ValueError(f"bounds are missing: {', '.join(open_)}; learn the schema first")
-    # edges, less one, plus the cell of missing values
-    return columns, [len(fine_grid(column)) for column in columns]
+def _warn_of_the_end(beyond):
+    """Warn, from released counts alone, of columns at the end of the grid."""
+    if beyond:
+        warnings.warn(
+            f"the rows reach the end of the range in which the fit looks for bounds (numbers to {LARGEST:.2g}, dates "
+            f"from {YEARS[0]} to {YEARS[-1] - 1}), and values beyond it are clipped: declare the bounds of "
+            f"{', '.join(beyond)}",
+            UtilityWarning,
+            stacklevel=4,
+        )

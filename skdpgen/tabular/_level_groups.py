@@ -8,6 +8,8 @@ from numbers import Real
 
 import numpy as np
 
+from ._binning import draw_in_runs
+
 __all__ = ["LevelGroups", "declared_groups"]
 
 
@@ -78,11 +80,8 @@ class LevelGroups:
         """
         codes, (group, mass) = np.asarray(codes), self._filled(1.0)
         order = np.lexsort((mass > 0, group))  # a level without mass comes before those that have some
-        total = np.concatenate([[0.0], np.cumsum(mass[order])])
         ends = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=self.n_groups))])
-        low, high = total[ends[codes]], total[ends[codes + 1]]
-        found = np.searchsorted(total, low + _stratified(codes, rng) * (high - low), side="right") - 1
-        return order[np.clip(found, ends[codes], ends[codes + 1] - 1)]
+        return order[draw_in_runs(mass[order], ends[codes], ends[codes + 1], _stratified(codes, rng))]
 
     def given(self, shares):
         """Return the share of each group that fulfils a condition, and the groups under it.

@@ -54,8 +54,7 @@ from skdpgen.mechanisms import (
     triple_interactions,
 )
 from skdpgen.synthesizers._dp_merf import RandomFeatures, embedding_sum
-from skdpgen.tabular import Categorical, Numeric, Schema
-from skdpgen.tabular._learning import bins_histogram, schema_histogram
+from skdpgen.tabular import Categorical, Numeric, Schema, bins_histogram, schema_histogram
 from skdpgen.testing import check_noninterference
 from skdpgen.utils.noise import NoiseGenerator
 

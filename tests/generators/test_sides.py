@@ -13,6 +13,7 @@ from skdpgen.exceptions import UtilityWarning
 from skdpgen.generators import sides as module
 from skdpgen.generators.sides import pairs_from_sides
 from skdpgen.mechanisms import exact_value, one_hot_moments, residual_plan, unpack_one_hot_moments
+from skdpgen.synthesizers._count_errors import count_errors
 from skdpgen.tabular import Boolean, Categorical, Numeric, Schema
 from skdpgen.testing import seeded_noise
 
@@ -142,4 +143,12 @@ def test_few_rows_keep_their_correlations():
     above = np.triu_indices(17, 1)
     assert found[above].mean() > 0.5 * real[above].mean()
     assert np.abs((found - real)[above]).mean() < 0.5 * real[above].mean()
-    assert 0 < synthesizer.summary_.smallest_correlation < 0.9
+    # the summary is one of the plan with sides, also where the released row count would suggest two-way tables
+    summary, model = synthesizer.summary_, synthesizer.model_
+    assert model.seen is None
+    assert 0 < summary.smallest_correlation < 0.3
+    importance = np.ones(len(model.codec.n_levels))
+    charged = synthesizer.plan(frame).noise_multipliers
+    whole = sum(charged[label] ** -2.0 for label in ("moments", *model.respent)) ** -0.5
+    errors = count_errors(model.codec, {"moments": whole}, "add_or_remove_one", importance, seen=np.inf)
+    np.testing.assert_allclose([column.count_error for column in summary.columns], errors.one_way)

@@ -7,6 +7,7 @@ import pytest
 from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity, weighted_change
 
 from skdpgen.mechanisms import _one_hot as one_hot
+from skdpgen.mechanisms import _residual_plan as plans
 from skdpgen.mechanisms import add_gaussian, exact_value, one_hot_moments, residual_plan, unpack_one_hot_moments
 from skdpgen.mechanisms._contrasts import Contrasts
 from skdpgen.utils.noise import make_noise_generator
@@ -97,7 +98,7 @@ def test_what_is_added_to_products_of_weights_makes_them_positive(rng):
         weights[np.arange(n), :, np.arange(n)] = 0.0
         both = weights.reshape(n * n_parts, -1)
         both = both + both.T
-        v, added = one_hot._rank_one(both, n_parts)
+        v, added = plans._rank_one(both, n_parts)
         assert np.linalg.eigvalsh(both + added - np.outer(v, v))[0] > -1e-9 * both.max()
         outside = np.kron(1 - np.eye(n), np.ones((n_parts, n_parts)))
         assert not (added * outside).any()
@@ -224,7 +225,7 @@ def test_no_other_weights_give_less_error_at_the_same_cost(rng):
     plan = residual_plan(levels, None, 2, kept=1.0)
 
     def error(inverse):
-        moved = one_hot.ResidualPlan(plan.contrasts, True, True, inverse, 0.0, 0.0)
+        moved = plans.ResidualPlan(plan.contrasts, True, True, inverse, 0.0, 0.0)
         squares = 1 - 1 / np.array(levels)
         cost = inverse[0] + inverse[1] @ squares + squares @ inverse[2] @ squares / 2
         noise = moved.noise_sd(cost**0.5)
@@ -290,7 +291,7 @@ def test_the_bounds_hold_at_any_weights(rng, levels, bins):
     """The weights of a plan make all levels cost nearly the same, which would hide a mistake in the bounds."""
     plan = residual_plan(levels, bins, 1)
     rows = np.array(list(itertools.product(*map(range, levels))))
-    matrices, blocks = plan.contrasts.matrices, one_hot._Blocks(plan.contrasts)
+    matrices, blocks = plan.contrasts.matrices, plans._Blocks(plan.contrasts)
     attained = 0
     for _ in range(40):
         n, n_parts = blocks.present.shape
@@ -310,10 +311,10 @@ def test_the_bounds_hold_at_any_weights(rng, levels, bins):
                 entries.append((np.outer(own[i], own[j]) * weight).ravel())
             vectors.append(np.concatenate(entries))
         products = np.array(vectors) @ np.array(vectors).T
-        most = one_hot._largest_norm(blocks, inverse)
+        most = plans._largest_norm(blocks, inverse)
         assert products.diagonal().max() <= most * (1 + 1e-9)
         attained += products.diagonal().max() > 0.999 * most
-        assert products.min() >= one_hot._least_product(blocks, inverse) - 1e-9 * most
+        assert products.min() >= plans._least_product(blocks, inverse) - 1e-9 * most
     assert attained
 
 
@@ -332,6 +333,6 @@ def test_a_unit_of_many_rows_weighs_at_most_one():
 def test_many_parts_are_taken_together():
     few = residual_plan([16] * 5, [16] * 5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one_hot, "_MOST_PARTS", 10)
+        patch.setattr(plans, "_MOST_PARTS", 10)
         assert residual_plan([16] * 5, [16] * 5).contrasts.n_parts.tolist() == [1] * 5
     assert few.contrasts.n_parts.tolist() == [4] * 5

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from _claims import assert_noise_at_scale
 
-from skdpgen.mechanisms import _one_hot as one_hot
+from skdpgen.mechanisms import _residual_plan as plans
 from skdpgen.mechanisms import add_gaussian, exact_value, one_hot_moments, residual_plan, unpack_one_hot_moments
 from skdpgen.utils.noise import make_noise_generator
 
@@ -73,7 +73,7 @@ def test_the_products_are_a_part_of_the_bound():
 def test_the_bounds_hold_at_any_weights(rng, n_levels, sides):
     """The weights of a plan make all rows cost nearly the same, which would hide a mistake; codes outside, too."""
     plan = residual_plan(n_levels, None, 1, pairs=False, sides=sides)
-    blocks = one_hot._Blocks(plan.contrasts, np.array(sides))
+    blocks = plans._Blocks(plan.contrasts, np.array(sides))
     n, n_parts = blocks.present.shape
     of_block = np.split(np.array(sides), np.cumsum(n_levels)[:-1])
     for _ in range(40):
@@ -90,9 +90,9 @@ def test_the_bounds_hold_at_any_weights(rng, n_levels, sides):
             products = (np.outer(side, side) * np.sqrt(weights))[np.triu_indices(n, 1)]
             vectors.append(np.concatenate([[count**0.5], *entries, products]))
         products = np.array(vectors) @ np.array(vectors).T
-        most = one_hot._largest_norm(blocks, (count, one_way, both))
+        most = plans._largest_norm(blocks, (count, one_way, both))
         assert products.diagonal().max() <= most * (1 + 1e-9)
-        assert products.min() >= one_hot._least_product(blocks, (count, one_way, both)) - 1e-9 * most
+        assert products.min() >= plans._least_product(blocks, (count, one_way, both)) - 1e-9 * most
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -24,6 +24,7 @@ from skdpgen import (
     load,
 )
 from skdpgen.data.arrays import ArrayCodec, ArrayRows, lowpass_basis
+from skdpgen.data.scaling import Box
 from skdpgen.generators import refined_images
 from skdpgen.generators.refined_images import FeatureSpace
 from skdpgen.mechanisms import exact_value
@@ -201,7 +202,7 @@ def _space(shape, radius):
     module = WaveletFeatures(shape, **wavelets)
     matrix = np.random.default_rng(5).normal(size=(module.n_features, 3))
     centers = module(torch.full((1, d), 0.5, dtype=torch.float64)).numpy() @ matrix + [[0.0], [0.05]]
-    return FeatureSpace(shape, wavelets, np.zeros(d), np.ones(d), matrix, np.arange(2), centers, centers, radius)
+    return FeatureSpace(shape, wavelets, Box(np.zeros(d), np.ones(d)), matrix, np.arange(2), centers, centers, radius)
 
 
 @pytest.mark.parametrize("apart", [True, False])

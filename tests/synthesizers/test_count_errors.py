@@ -18,6 +18,7 @@ from skdpgen.data.table_plan import plan_tables
 from skdpgen.generators.product_mixture import consistent_marginals
 from skdpgen.mechanisms import exact_value, one_hot_moments, unpack_one_hot_moments
 from skdpgen.synthesizers._count_errors import count_errors, smallest_kept
+from skdpgen.synthesizers._frame_model import FrameModel
 from skdpgen.synthesizers._summary import summarize
 from skdpgen.tabular import Categorical, Numeric, TableEncoder, bins_from_histogram
 from skdpgen.utils.watching import watch_releases
@@ -93,7 +94,7 @@ def test_counts_of_fits_have_the_errors_that_a_plan_states(neighboring):
         errors["one_way"].append((tables.one_way - exact.one_way).sum(axis=0)[:5])
         errors["two_way"].append((tables.pairs - exact.pairs).sum(axis=0)[:5, 5:9].ravel())
         errors["class"].append(counts - exact.count)
-    of_table = count_errors(codec, synth.plan(frame).noise_multipliers, neighboring, n_rows, np.ones(4))
+    of_table = count_errors(codec, synth.plan(frame).noise_multipliers, neighboring, np.ones(4), seen=0.1)
     for found, stated in (
         (errors["one_way"], of_table.one_way[0]),
         (errors["class"], of_table.of_class),
@@ -138,12 +139,12 @@ def test_the_closed_forms_are_those_of_the_estimates_that_a_model_is_made_of():
     schema = _table(300)[1]
     codec = FrameCodec(TableEncoder(schema, n_bins=7).fit(), "y")
     importance = np.array([1.0, 3.0, 0.2, 1.0])
-    noise, n_rows = {"moments": 1.7}, 10**6
+    noise = {"moments": 1.7}
     for pairs in (True, False):
         plan = plan_tables(codec, 0.0 if pairs else np.inf, importance)
         query = one_hot_moments(np.zeros((0, 4), dtype=int), plan, np.zeros(0, dtype=int), 2)
         sd = plan.noise_sd(1.7 * query.sensitivity("replace_one"))
-        stated = count_errors(codec, noise, "replace_one", n_rows, importance, pairs=pairs)
+        stated = count_errors(codec, noise, "replace_one", importance, seen=0.0 if pairs else np.inf)
         variances = plan.contrasts.table_variances(sd)
         of_levels = np.split(variances.one_way[0], np.cumsum(codec.n_levels)[:-1])
         np.testing.assert_allclose(stated.one_way, [(2 * part.mean()) ** 0.5 for part in of_levels], rtol=1e-12)
@@ -229,6 +230,45 @@ def test_every_table_has_a_budget_plan(n_rows):
             plan = BudgetPlan.of(MomentSynthesizer(target=target).plan(frame[columns]), n_rows)
             assert sum(row.columns for row in plan.counts) == len(columns)
             str(plan)
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.parametrize(
+    ("epsilon", "n_rows", "options"), [(20.0, 3000, {}), (20.0, 3000, {"n_components": 1}), (1.0, 300, {})]
+)
+def test_a_summary_states_the_errors_of_the_tables_that_the_fit_planned(epsilon, n_rows, options, tmp_path):
+    """Also where another row count, or the number of support points, suggests another plan."""
+    frame, schema = _table(n_rows)
+    synth = MomentSynthesizer(epsilon, target="y", schema=schema, random_state=0, **options).fit(frame)
+    model, noise = synth.model_, synth.plan(frame).noise_multipliers
+    assert (model.seen is not None) == (epsilon == 20.0)
+    seen = np.inf if model.seen is None else model.seen
+    if model.respent:
+        noise = {**noise, "moments": sum(noise[label] ** -2.0 for label in ("moments", *model.respent)) ** -0.5}
+    stated = [column.count_error for column in synth.summary_.columns]
+    errors = count_errors(model.codec, noise, "add_or_remove_one", np.ones(4), seen=seen)
+    np.testing.assert_allclose(stated, [*errors.one_way, errors.of_class])
+    synth.save(tmp_path / "model.safetensors")
+    loaded = load(tmp_path / "model.safetensors")
+    assert loaded.model_.seen == model.seen
+    assert loaded.summary_ == synth.summary_
+    for other in (1.0, 1e9):
+        model.row_count = other
+        assert [column.count_error for column in summarize(model, synth.card_).columns] == stated
+
+
+def test_a_file_that_does_not_say_which_tables_were_planned_has_an_estimate():
+    frame, schema = _table(3000)
+    synth = MomentSynthesizer(20.0, target="y", schema=schema, random_state=0).fit(frame)
+    model, state = synth.model_, synth.model_.to_state()
+    del state["seen"]
+    old = FrameModel._restore(model.codec, state)
+    assert np.isnan(old.seen)
+    assert "seen" not in old.to_state()
+    assert summarize(old, synth.card_) == synth.summary_  # far from the limits
+    for wrong in (0, -0.1, True, "0.1", np.inf):
+        with pytest.raises(ValueError, match="no correlation"):
+            FrameModel._restore(model.codec, {**state, "seen": wrong})
 
 
 def test_a_summary_states_the_noise_of_the_moments_that_were_released_again(tmp_path):

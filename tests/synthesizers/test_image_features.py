@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 from test_subclusters import image_rows
 
 from skdpgen import ImageFeatures, LatentMixture, P3GMSynthesizer, PrivacyAccountant, load
+from skdpgen.data.scaling import Box
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators import refined_images
 from skdpgen.generators.class_cuts import ClassCuts
@@ -51,7 +52,7 @@ def _space(radius=0.2):
     """Features of images of two classes, chosen without any image."""
     middle = WaveletFeatures(SHAPE)(torch.full((1, D), 0.5, dtype=torch.float64)).numpy() @ MATRIX
     centers = np.concatenate([middle, middle + 0.05])
-    return FeatureSpace(SHAPE, WAVELETS, np.zeros(D), np.ones(D), MATRIX, np.arange(2), centers, centers, radius)
+    return FeatureSpace(SHAPE, WAVELETS, Box(np.zeros(D), np.ones(D)), MATRIX, np.arange(2), centers, centers, radius)
 
 
 def _cut_space(radius=0.2):
@@ -149,7 +150,7 @@ def test_the_order_of_sums_changes_no_feature_of_a_private_image(rng, shape):
     """Nor do the batch, the number of threads and the processor, which choose the order: nothing is rounded."""
     d, conv2d = math.prod(shape), torch.nn.functional.conv2d
     matrix, zero = rng.normal(size=(WaveletFeatures(shape).n_features, 3)), np.zeros((1, 3))
-    space = FeatureSpace(shape, WAVELETS, np.zeros(d), np.ones(d), matrix, np.arange(1), zero, zero, 1.0)
+    space = FeatureSpace(shape, WAVELETS, Box(np.zeros(d), np.ones(d)), matrix, np.arange(1), zero, zero, 1.0)
     rows = rng.random((30, d))
 
     def features():
@@ -291,7 +292,7 @@ def test_images_of_a_sub_cluster_move_to_its_features(generator, few, rng):
     maps = np.tile(np.eye(20), (10, 1, 1))
     refined = RefinedImages.of(generator, space, means, maps, n_steps=8)
     classes = np.repeat(np.arange(10), 60)
-    unit = (refined.unmoved().sample(classes, rng) - generator.low) / (generator.high - generator.low)
+    unit = generator.box.to_unit(refined.unmoved().sample(classes, rng))
     _, codes = refined._targets(unit.astype(np.float32), classes)
     np.testing.assert_array_equal(codes // 2, classes)
     found = refined._features(refined._moved(unit.astype(np.float32), classes))
@@ -314,7 +315,7 @@ def test_targets_make_up_for_what_moves_miss(generator, few, rng, apart):
     assert (second.maps != second.maps[0]).any() == apart
     classes = np.repeat(np.arange(10), 60)
     rows = generator.sample(classes, rng)
-    unit = ((rows - generator.low) / (generator.high - generator.low)).astype(np.float32)
+    unit = generator.box.to_unit(rows).astype(np.float32)
     (wanted, _), gaps = first._targets(unit, classes), []
     for each in (first, second):
         found = refined_images._features(each._moved(unit, classes), (8, 8), each.wavelets) @ each.matrix

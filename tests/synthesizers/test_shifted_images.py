@@ -62,7 +62,7 @@ def test_the_network_adds_to_the_means(synth):
     layers = [(weight, bias + 0.1) for weight, bias in generator.layers]
     other, classes = ShiftedImages(generator.leading, layers, generator.n_labels), np.repeat(np.arange(10), 200)
     gap = other.sample(classes, rng(0)).mean() - generator.sample(classes, rng(0)).mean()
-    assert 0.02 < gap < 0.1 * (generator.leading.generator.high - generator.leading.generator.low).max()
+    assert 0.02 < gap < 0.1 * generator.leading.generator.box.width.max()
 
 
 def test_latents_of_rows_are_those_that_made_them():
@@ -73,7 +73,7 @@ def test_latents_of_rows_are_those_that_made_them():
     latents = np.random.default_rng(0).normal(size=(len(components), 5))
     along = np.einsum("nk,npk->np", latents, leading.directions[components])
     scaled = generator.space.decode(generator.mixture.means[components] + along)
-    unit = (scaled - generator.low) / (generator.high - generator.low)
+    unit = generator.box.to_unit(scaled)
     # rows of a product are rounded to 2**-18, and narrow directions divide by little
     np.testing.assert_allclose(leading.encode(unit, components), latents, atol=1e-2)
     assert not leading.encode(unit, np.full(len(unit), -1)).any()

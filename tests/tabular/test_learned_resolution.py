@@ -10,7 +10,9 @@ from skdpgen import MomentSynthesizer
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.tabular import Categorical, Datetime, Numeric, Schema
 from skdpgen.tabular import _learning as learning
-from skdpgen.tabular._learning import schema_from_histogram, schema_histogram
+from skdpgen.tabular import _schema_cells as cells_of
+from skdpgen.tabular._learning import schema_from_histogram
+from skdpgen.tabular._schema_cells import schema_histogram
 
 N = 4000
 
@@ -87,7 +89,7 @@ def test_few_rows_change_nothing(kind):
 
 def test_measured_numbers_are_rounded_to_whole_ones_almost_never():
     # the fewest rows from which a resolution is learned
-    n = round(learning._CLEAR * 40 / learning._WEIGHTS[Numeric, True][-1])
+    n = round(learning._CLEAR * 40 / cells_of._WEIGHTS[Numeric, True][-1])
     steps = [learn(values("measured", n, seed), 40.0, seed).step for seed in range(300)]
     assert sum(step is not None for step in steps) <= 3
 
@@ -105,8 +107,8 @@ def test_measured_numbers_are_rounded_to_whole_ones_almost_never():
     ],
 )
 def test_what_is_declared_is_not_counted(column):
-    assert not learning._learns_resolution(column)
-    assert learning._column_weights(column)[0] in (0.8, 1.0)
+    assert not cells_of.learns_resolution(column)
+    assert cells_of.column_weights(column)[0] in (0.8, 1.0)
 
 
 def test_a_cell_depends_on_the_value_of_its_row_alone():
@@ -114,10 +116,10 @@ def test_a_cell_depends_on_the_value_of_its_row_alone():
         Numeric("x"),
         np.array([0.0, -0.0, np.nan, 1e-320, 5e-324, 1e307, -1.7e308, 2.0**53, 0.1 + 0.2, -7.25]),
     )
-    cells, size = learning._decimal_cells(odd, column)
+    cells, size = cells_of._decimal_cells(odd, column)
     assert cells.tolist() == [-1, -1, -1, 4, 4, 0, 0, 0, 1, 2]
     assert size == 5
-    alone = [learning._decimal_cells(odd[[i]], column)[0][0] for i in range(len(odd))]
+    alone = [cells_of._decimal_cells(odd[[i]], column)[0][0] for i in range(len(odd))]
     assert cells.tolist() == alone
 
 
@@ -128,7 +130,7 @@ def test_numbers_of_every_dtype_of_floats_have_their_decimals(dtype):
     if "pyarrow" in dtype:
         pytest.importorskip("pyarrow")
     data = pd.Series([1.5, 2.25, 30.0, 0.125, 7.1]).astype(dtype)
-    cells, _ = learning._decimal_cells(data.to_numpy(dtype=np.float64), Numeric("x", dtype=dtype))
+    cells, _ = cells_of._decimal_cells(data.to_numpy(dtype=np.float64), Numeric("x", dtype=dtype))
     assert cells.tolist() == [1, 2, 0, 3, 1]
 
 

@@ -22,9 +22,8 @@ from skdpgen.tabular import (
     schema_from_histogram,
     schema_histogram,
 )
-from skdpgen.tabular import (
-    _learning as learning,
-)
+from skdpgen.tabular import _learning as learning
+from skdpgen.tabular import _schema_cells as schema_cells
 from skdpgen.tabular._columns import fit_dtype
 
 
@@ -78,7 +77,7 @@ def aligned(frame, names):
             counts = dict(zip(histogram.keys[name], part))
             part = np.append([counts.get(key, 0.0) for key in names[name]], part[-1])
         aligned_parts.append(part)
-    weights = learning.cell_weights(KINDS, list(map(len, aligned_parts)))
+    weights = schema_cells.cell_weights(KINDS, list(map(len, aligned_parts)))
     return replace(histogram.bounded_sum, value=np.concatenate(aligned_parts), weights=weights)
 
 
@@ -235,7 +234,7 @@ def _noisy(frame, sd, seed):
 @pytest.mark.parametrize("dtype", ["datetime64[ns]", "datetime64[us]", "datetime64[ns, UTC]"])
 def test_every_range_of_years_is_one_of_its_dtype(dtype, resolution):
     column = Datetime("x", resolution=resolution, dtype=dtype)
-    last = len(learning._YEARS) - 2
+    last = len(schema_cells.YEARS) - 2
     for outermost in ((0, 0), (0, last), (5, 30), (last, last), None):
         low, high = learning._year_bounds(column, outermost)
         assert replace(column, bounds=(low, high)).complete
