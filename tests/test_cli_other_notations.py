@@ -75,3 +75,15 @@ def test_declared_numbers_most_of_which_would_become_missing_are_refused(capsys)
     left_out = ["crp", "seen", "pair"]
     with pytest.warns(UserWarning, match="taken for missing: 'weight'"):
         read_table("semi.csv", Notation(separator=";"), schema=Schema.load("s.json"), left_out=left_out)
+
+
+@pytest.mark.parametrize(
+    ("form", "option"),
+    [(form, f"'{form}'" if " " in form else form) for form in ("%d%b%Y", "%d-%b-%y", "%d %B %Y", "%d%b%Y:%H:%M:%S")],
+)
+def test_dates_with_names_of_months_are_named(capsys, form, option):
+    days = pd.date_range("2023-01-01", "2023-12-31", freq="11h").strftime(form).str.upper()
+    pd.DataFrame({"day": days, "code": "12MAR"}).to_csv("named.csv", index=False)
+    assert f"give --dates {option} for 'day'" in refused(capsys, "schema", "named.csv")
+    assert main(["schema", "named.csv", "--dates", form, "--output", "s.json"]) == 0
+    assert Schema.load("s.json")["day"].format == form

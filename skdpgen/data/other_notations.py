@@ -26,6 +26,10 @@ _DAYS = tuple(
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S")
 _DATES = tuple(day + clock for clock in _CLOCKS for day in _DAYS if (day, clock) != ("%Y-%m-%d", ""))
 _LIKE_DATES = r"\d{1,4}([./-])\d{1,2}\1\d{1,4}(?:[T ]\d{1,2}:\d{2}(?::\d{2})?)?"
+# With English names of months, as statistical programs write them: 24JUN2023, 24-Jun-2023, 24JUN2023:13:45:00.
+_NAMED = tuple(day.replace(" ", mark) for mark in ("", "-", " ", ".") for day in ("%d %b %Y", "%d %B %Y", "%d %b %y"))
+_NAMED_DATES = tuple(day + clock for day in _NAMED for clock in (*_CLOCKS, ":%H:%M", ":%H:%M:%S"))
+_LIKE_NAMED = r"\d{1,2}([ .-]?)[A-Za-z]{3,9}\1(?:\d{4}|\d{2})(?:[T :]\d{1,2}:\d{2}(?::\d{2})?)?"
 # Codes such as 01,02: a number does not begin with a zero before another digit.
 _CODE = r"\D{0,4}0\d.*"
 
@@ -137,15 +141,14 @@ def _is_part(one, other):
 
 
 def _dates(texts, notation):
-    if not texts.str.fullmatch(_LIKE_DATES).all():
-        return ()
-    known = {form for form in _DATES if form not in notation.dates}
-    read = [
-        f
-        for f in _DATES
-        if f in known and pd.to_datetime(texts.astype(object), errors="coerce", format=f).notna().all()
-    ]
-    return tuple(Reading(date=form) for form in read)
+    for like, forms in ((_LIKE_DATES, _DATES), (_LIKE_NAMED, _NAMED_DATES)):
+        if texts.str.fullmatch(like).all():
+            return tuple(Reading(date=form) for form in forms if form not in notation.dates and _all_read(texts, form))
+    return ()
+
+
+def _all_read(texts, form):
+    return bool(pd.to_datetime(texts.astype(object), errors="coerce", format=form).notna().all())
 
 
 # ---- what is said of them ------------------------------------------------------------------------------------------
