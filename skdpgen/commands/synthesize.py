@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import shlex
 import sys
 import warnings
@@ -341,6 +342,8 @@ def _unit_columns(arguments, notation):
 def _run(arguments, model, settings, schema, notation, results):
     left_out, schema = _columns_left_out(arguments, schema, notation)
     rows = _read_rows(arguments, schema, left_out, notation)
+    if arguments.unit is None:
+        _point_out_units(rows)
     synthesizer = model(
         arguments.epsilon,
         arguments.delta,
@@ -368,6 +371,23 @@ def _run(arguments, model, settings, schema, notation, results):
         raise RuntimeError(
             f"{warned} (a {type(warned).__name__}, and warnings are errors here; the fit is complete, and its results "
             "are written)"
+        )
+
+
+def _point_out_units(rows):
+    """Warn, for the data holder alone, that persons may have several rows although one row is protected."""
+    import pandas as pd
+
+    from ..exceptions import PrivacyLeakWarning
+    from ._hints import likely_units
+
+    if isinstance(rows, pd.DataFrame) and (units := likely_units(rows)):
+        warnings.warn(
+            f"persons (or households, or devices) may have several rows, by the names and repeated values of "
+            f"{', '.join(units)}: without --unit {units[0]} the guarantee is for one row, and weaker for a person with "
+            "several rows. Nothing was charged before this warning",
+            PrivacyLeakWarning,
+            stacklevel=2,
         )
 
 
@@ -427,10 +447,18 @@ def _open_ledger(arguments, synthesizer, rows):
 
 def _fit(synthesizer, rows, arguments):
     """Fit, and say what stays charged where that fails; return the warning of a complete fit that was an error."""
-    from ..exceptions import SchemaError
+    from ..exceptions import BudgetExceededError, SchemaError
 
     try:
         synthesizer.fit(rows)
+    except BudgetExceededError as error:
+        left = math.floor(synthesizer.accountant.remaining() * 1e4) / 1e4 if synthesizer.accountant else 0.0
+        if not 0 < left < arguments.epsilon or "is left for a charge" not in str(error):
+            raise
+        raise BudgetExceededError(
+            f"--epsilon {arguments.epsilon:g} is more than the ledger has left: of {synthesizer.accountant.epsilon:g}, "
+            f"--epsilon {left:g} or less is left for one more fit; nothing was charged"
+        ) from error
     except SchemaError as error:
         said, undeclared, _ = str(error).partition("; the rows are ")
         if not undeclared:

@@ -65,12 +65,26 @@ def test_the_page_answers_the_questions_of_a_privacy_officer_in_order(fitted):
         "bounds learned, and charged",
         "Facts that were learned cost a part of epsilon",
         "Must not be published: the real rows;",
+        "Delta is the largest probability that this bound fails: 1 in 100,000.",
+        "A synthetic row may equal a real one by chance",
+        "The noise multiplier is the standard deviation of its noise",
+        "whole numbers; no value is missing",
         "skdpgen verify card.json",
         fitted.card_["digest"],
         fitted.card_["date"],
     ):
         assert said in text, said
     assert len(page.all("section")) == len(TITLES)
+
+
+def test_a_learned_number_of_rows_is_not_said_to_be_public():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"home": rng.integers(0, 400, 900).astype(str), "job": rng.choice(["a", "b"], 900)})
+    schema = Schema([Categorical("home", dtype="string"), Categorical("job", ("a", "b"))])
+    text = words(card_page(MomentSynthesizer(3.0, schema=schema, unit="home").fit(frame).card_))
+    assert "all rows of one home together, called a unit here" in text
+    assert re.search(r"as 'home' says \(most rows used of one unit: \d+; this number was learned, and charged\)", text)
+    assert "2 columns declared, which the card lists, and of these 1 that the rows do not have" in text
 
 
 def test_the_risk_on_the_page_is_that_of_the_events_on_the_card():
