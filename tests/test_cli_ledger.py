@@ -76,4 +76,17 @@ def test_a_fit_beyond_the_budget_says_which_epsilon_is_left_for_it(capsys, tmp_p
     assert said.endswith(f"--epsilon {left} or less is left for one more fit; nothing was charged")
     assert "epsilon=None" not in said
     assert main([*command, left]) == 0
-    assert "--epsilon" not in refused(capsys, *command, left)  # nothing is left
+
+
+def test_a_small_part_of_a_large_budget_is_explained(capsys, tmp_path):
+    accountant = PrivacyAccountant(5.0, ledger=tmp_path / "a.db")
+    accountant.charge(gaussian_event(12.0), "one")
+    assert main(["ledger", str(tmp_path / "a.db")]) == 0
+    assert "more than the sum" not in capsys.readouterr().out
+    accountant.charge(gaussian_event(12.0), "another")
+    assert main(["ledger", str(tmp_path / "a.db")]) == 0
+    said = capsys.readouterr().out
+    assert "The epsilon spent is more than the sum of the fits, " in said
+    fixed = accountant.report().attrs["epsilon_if_fixed_in_advance"]
+    assert f"Fixed in advance, these fits would cost {fixed:.4g}." in said
+    assert fixed < 0.6 < accountant.epsilon_spent()
