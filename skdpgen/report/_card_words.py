@@ -234,6 +234,9 @@ def _public(card) -> Part:
     ]
     declared = card.get("declared", {})
     twice = {f"{name}: declared public by the caller" for name in declared}
+    stated = [text for text in card["public_assumptions"] if str(text).startswith("constraint, ")]
+    if stated and all(any(str(one) in text for text in stated) for one in _listed(declared.get("constraints"))):
+        declared = {name: fact for name, fact in declared.items() if name != "constraints"}
     items = [
         *(_without_learned(text) for text in card["public_assumptions"] if text not in twice),
         *(f"{name}, declared by the caller: {_declared(fact, card)}" for name, fact in declared.items()),
@@ -256,6 +259,10 @@ def _column(column) -> tuple:
     facts = [_fact(key, value) for key, value in known.items()]
     source = {"schema": "declared by the caller", "dtype": "type of the column"}.get(str(column.get("from")), "")
     return str(_name(column)), str(column.get("kind", "")), "; ".join(facts), source
+
+
+def _listed(fact) -> list:
+    return fact if isinstance(fact, list) else [fact]
 
 
 def _fact(key, value) -> str:

@@ -87,6 +87,14 @@ def test_a_learned_number_of_rows_is_not_said_to_be_public():
     assert "2 columns declared, which the card lists, and of these 1 that the rows do not have" in text
 
 
+def test_a_constraint_is_listed_once(fitted):
+    frame = pd.DataFrame({"low": np.arange(300) % 7, "high": np.arange(300) % 7 + 1})
+    schema = Schema([Numeric("low", (0, 9), integer=True), Numeric("high", (0, 9), integer=True)])
+    text = words(card_page(MomentSynthesizer(3.0, schema=schema, constraints=["low <= high"]).fit(frame).card_))
+    assert text.count("low <= high") == 1
+    assert "constraint, satisfied by construction: low <= high" in text
+
+
 def test_the_risk_on_the_page_is_that_of_the_events_on_the_card():
     model = DPPCA(2, epsilon=1.0, bounds=(0, 1), l2_bound=1.0).fit(np.random.default_rng(0).random((400, 3)))
     mu = gaussian_mu(model.card_["fit"]["epsilon"], 1e-5)  # every release of this fit is Gaussian
