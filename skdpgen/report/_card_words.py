@@ -238,7 +238,7 @@ def _public(card) -> Part:
     if stated and all(any(str(one) in text for text in stated) for one in _listed(declared.get("constraints"))):
         declared = {name: fact for name, fact in declared.items() if name != "constraints"}
     items = [
-        *(_without_learned(text) for text in card["public_assumptions"] if text not in twice),
+        *(_assumption(text, card) for text in card["public_assumptions"] if text not in twice),
         *(f"{name}, declared by the caller: {_declared(fact, card)}" for name, fact in declared.items()),
     ]
     if not items:
@@ -274,12 +274,25 @@ def _fact(key, value) -> str:
     return _TRUTHS.get((key, value if isinstance(value, bool) else None)) or f"{key} {_words(value)}"
 
 
-def _without_learned(text) -> str:
-    """An assumption, with a number that the fit learned apart from what was taken as public."""
+# Columns of a unit among the assumptions: the parameter that names them, and what is assumed of them.
+_OF_UNIT = {
+    "columns of the unit": ("columns", "equal in all rows of a unit"),
+    "shared columns of the unit": ("shared", "similar in the rows of a unit"),
+}
+
+
+def _assumption(text, card) -> str:
+    """An assumption in words; a number that the fit learned is set apart, and columns of a unit are named."""
+    text = str(text)
+    unit = (card["model"].get("parameters") or {}).get("unit")
+    parameter, what = _OF_UNIT.get(text.removesuffix(": declared public by the caller"), (None, ""))
+    names = unit.get(parameter) if isinstance(unit, dict) else None
+    if isinstance(names, list):
+        return f"columns that are {what}, declared by the caller: {', '.join(map(str, names)) or 'none'}"
     return re.sub(
         r"^(most rows used of one unit: \d+), learned by this fit; (which rows .*)$",
         r"\2 (\1; this number was learned, and charged)",
-        str(text),
+        text,
         flags=re.DOTALL,
     )
 

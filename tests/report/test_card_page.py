@@ -16,7 +16,7 @@ from _command_line import refused
 from _pages import Page
 from scipy.stats import norm
 
-from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyCard, Schema
+from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyCard, PrivacyUnit, Schema
 from skdpgen.__main__ import main
 from skdpgen.accounting import Phase, gaussian_mu, non_private_event
 from skdpgen.accounting._card import digest
@@ -81,7 +81,9 @@ def test_a_learned_number_of_rows_is_not_said_to_be_public():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"home": rng.integers(0, 400, 900).astype(str), "job": rng.choice(["a", "b"], 900)})
     schema = Schema([Categorical("home", dtype="string"), Categorical("job", ("a", "b"))])
-    text = words(card_page(MomentSynthesizer(3.0, schema=schema, unit="home").fit(frame).card_))
+    unit = PrivacyUnit("home", columns=["job"])
+    text = words(card_page(MomentSynthesizer(3.0, schema=schema, unit=unit).fit(frame).card_))
+    assert "columns that are equal in all rows of a unit, declared by the caller: job" in text
     assert "all rows of one home together, called a unit here" in text
     assert re.search(r"as 'home' says \(most rows used of one unit: \d+; this number was learned, and charged\)", text)
     assert "2 columns declared, which the card lists, and of these 1 that the rows do not have" in text
