@@ -14,7 +14,7 @@ from ..tabular._columns import output_dtype
 from ..tabular._formats import time_zone
 from ..utils.categories import family, number_text
 from .notation import USUAL_NOTATION
-from .other_notations import readings_of
+from .other_notations import Reading, marks_among, readings_of
 
 __all__ = [
     "DATE",
@@ -301,6 +301,8 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
         n_odd = values[odd].nunique()
         looks = next((like for like in _LOOKS_LIKE if _all_match(values, like)), None)
         readings, marked = readings_of(values, notation) if n_odd else ((), False)
+        if not readings and (marks := marks_among(values)) and _reads(values[~values.isin(marks)], notation):
+            readings = (Reading(missing=marks),)
         if readings:
             others[name] = readings, marked
             options = " or ".join(one.options() for one in readings[:2])
@@ -329,6 +331,12 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
             stacklevel=4,
         )
     return frame, resolutions, formats
+
+
+def _reads(values, notation):
+    """Whether texts are all numbers in a notation, or all dates in one ISO 8601 format."""
+    numbers = not _no_number(values).any() if notation.plain else _all_match(values, notation.number)
+    return bool(numbers or _iso_form(values)[0] is not None)
 
 
 def _iso_form(values):
