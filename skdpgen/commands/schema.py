@@ -283,13 +283,14 @@ def _point_out_columns(frame):
             f"text that few rows share: {_comma(names)}. Nothing of it can be learned; free text and keys are best "
             f"left out: --drop {shlex.quote(_comma(names))}"
         )
-    if pairs := copies(frame):
+    pairs = copies(frame)
+    if pairs:
         names = shlex.quote(_comma([name for _, name in pairs]))
         said.append(
             f"equal to another column in all rows: {'; '.join(f'{two} to {one}' for one, two in pairs)}. The fit does "
             f"not know that, and synthetic rows would differ in them: leave them out, --drop {names}"
         )
-    if found := nested(frame.drop(columns=[name for _, name in copies(frame)])):
+    if found := nested(frame.drop(columns=[name for _, name in pairs])):
         options = " ".join(f"--constraint {shlex.quote(_determines(fine, rest))}" for fine, rest in found.items())
         follow = "; ".join(f"{_comma(rest)} from {fine}" for fine, rest in found.items())
         said.append(
