@@ -229,6 +229,10 @@ def test_one_class_and_an_absent_class_fit():
     with pytest.warns(UtilityWarning, match="'south', 'east' are mostly noise"):
         synth.sample(20, class_ratio="balanced")
     assert (synth.sample(20, class_ratio={"north": 1.0})["town"] == "north").all()  # without a warning
+    with pytest.raises(
+        ValueError, match="no rows with 'town': 'south': there are none in the data, or the noise hides"
+    ):
+        synth.sample(20, given={"town": "south"})
 
 
 @pytest.mark.parametrize(
