@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import errno
 import re
 import sys
@@ -49,6 +50,16 @@ def _in_words(error):
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, in place of all options."""
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Refuse what the command does not know here, where its options are known, and not in the parser above it."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            names = [text.partition("=")[0] for text in unknown if text.startswith("-")]
+            near = [difflib.get_close_matches(name, self._option_string_actions, n=1) for name in names]
+            meant = ", ".join(match for matches in near for match in matches)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}" + (f"; did you mean {meant}?" if meant else ""))
+        return found, unknown
 
     def error(self, message):
         for kind, word in (("float", "a number"), ("int", "a whole number")):

@@ -338,7 +338,16 @@ def test_an_interrupt_says_that_the_charge_stays(table, monkeypatch, capsys):
 
     monkeypatch.setattr(P3GMSynthesizer, "fit", stop)
     assert main(["synthesize", table, "--kinds-from-values", "--output", "out.csv"]) == 130
-    assert "stays charged" in capsys.readouterr().err
+    assert "this command charged nothing, and what was charged before it stays charged" in capsys.readouterr().err
+
+
+def test_an_interrupt_after_the_charge_says_what_was_spent(table, monkeypatch, capsys):
+    def stop(self, *arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(P3GMSynthesizer, "_issue_card", stop)
+    assert main(["synthesize", table, "--kinds-from-values", "--epsilon", "2", "--output", "out.csv"]) == 130
+    assert "what was charged stays charged: spent epsilon 2 of 2 at delta 1e-05" in capsys.readouterr().err
 
 
 def test_traceback_shows_where_an_error_was_raised(table):

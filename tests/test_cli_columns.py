@@ -52,7 +52,7 @@ def test_schema_points_to_persons_with_several_rows_and_codes_of_missing_values(
     assert "one person (or household, or device) may have several rows" in said
     assert "skdpgen synthesize --unit COLUMN" in said
     assert "Likely columns" not in said
-    assert "far from all others" not in said
+    assert "apart from all others" not in said
     frame = keyed.assign(visit_id=keyed["visit_id"] // 3, age=keyed["age"].mask(keyed.index % 9 == 0, 999))
     frame.assign(**{"E-Mail": "x@y.org", "product_name": "z"}).to_csv("keyed.csv", index=False)
     assert main(["schema", "keyed.csv", "--output", "s.json"]) == 0
@@ -60,15 +60,39 @@ def test_schema_points_to_persons_with_several_rows_and_codes_of_missing_values(
     assert "synthesize --unit visit_id" in said
     assert "Likely columns, by their names and repeated values: visit_id" in said
     assert "by the names of the columns: E-Mail, product_name." in said
-    assert "far from all others: age. If they stand for a missing value, give each as --missing" in said
+    assert "apart from all others: age. If they stand for a missing value, give each as --missing" in said
     assert "x@y" not in said
     marks = ["--missing", "", "--missing", "999"]
     assert main(["schema", "keyed.csv", *marks, "--drop", "E-Mail,product_name,visit_id", "--output", "s.json"]) == 0
     said = capsys.readouterr().err
-    assert "far from all others" not in said
+    assert "apart from all others" not in said
     assert "how the file is written (--missing '' --missing 999): synthesize and report need no" in said
     assert main([*FIT.split(), *marks, "--schema", "s.json", "--only-schema-columns"]) == 0
     assert pd.read_csv("out.csv", dtype=str)["age"].isna().any()
+
+
+def test_schema_points_to_columns_that_tell_nothing_or_follow_from_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    place = pd.Series(["DE11", "DE12", "DE21", "DE22", "FR10"] * 40)
+    frame = pd.DataFrame({"place": place, "pay": range(200), "country code": place.str[:2], "wave": 3})
+    frame["part"], frame["pay2"] = place.str[:3], frame["pay"]
+    frame["remark"] = [f"text {k} of row" for k in range(200)]
+    frame["sex"] = ["m", "f"] * 100
+    frame.to_csv("survey.csv", index=False)
+    assert main(["schema", "survey.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "one value in all rows: wave. They take budget and tell nothing: --drop wave" in said
+    assert "text that few rows share: remark. " in said
+    assert "equal to another column in all rows: pay2 to pay. " in said
+    assert "--constraint 'determines(place, `country code`, part)'" in said
+    assert "text 7" not in said
+    assert "DE11" not in said
+    assert main(["schema", "survey.csv", "--drop", "wave,remark,pay2,country code,part", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert not any(text in said for text in ("in all rows", "few rows share", "follow from"))
+    frame.assign(HHID=np.repeat(range(100), 2)).to_csv("survey.csv", index=False)
+    assert main(["schema", "survey.csv", "--output", "s.json"]) == 0
+    assert "synthesize --unit HHID" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -76,6 +100,11 @@ def test_schema_points_to_persons_with_several_rows_and_codes_of_missing_values(
     [
         ([0, 3, -9, -99], [-9, -99]),
         ([-1, 3, -99], []),
+        ([*range(9), -8], [-8]),
+        ([0, 40, 60, -8, -9, -1], [-1, -8, -9]),
+        ([1, 5, -66, -77], [-66, -77]),
+        ([-2, -1, 0, 1, 2], []),  # a scale
+        ([-20, -8, 3, 40], []),
         ([18, 90, 999, 9999], [999, 9999]),
         ([18, 97, 99], []),
         ([1.5, 2.5, 99.0], [99]),
@@ -86,7 +115,7 @@ def test_schema_points_to_persons_with_several_rows_and_codes_of_missing_values(
         ([], []),
     ],
 )
-def test_a_code_of_missing_values_is_nines_far_from_all_other_numbers(values, codes):
+def test_a_code_of_missing_values_is_apart_from_all_other_numbers(values, codes):
     assert codes_of_missing_values(pd.Series(values)) == codes
 
 

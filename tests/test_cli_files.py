@@ -350,6 +350,24 @@ def test_zeros_in_front_of_codes_are_kept(tmp_path, monkeypatch, capsys):
     assert set(pd.read_csv("out.csv", dtype=str)["zip"]) == set(frame["zip"])
 
 
+@pytest.mark.parametrize(
+    ("texts", "are_codes"),
+    [
+        (["0110", "2141", "-8", "-9"], True),  # negative numbers stand for missing values
+        (["01", "011", "0111", "45", "451"], True),  # 011 and 11 are two codes of a hierarchy
+        (["05", *map(str, range(30))], False),  # one number that somebody wrote with a zero
+        (["10", "21", "-8"], False),
+        (["05", "12", *(f"-{k}" for k in range(1, 12))], False),
+        (["-8", "-9"], False),
+    ],
+)
+def test_codes_of_surveys_keep_their_zeros(tmp_path, texts, are_codes):
+    pd.DataFrame({"code": texts * 50}).to_csv(tmp_path / "a.csv", index=False)
+    read = read_table(tmp_path / "a.csv")["code"]
+    assert pd.api.types.is_string_dtype(read.dtype) == are_codes
+    assert set(read) == (set(texts) if are_codes else set(map(int, texts)))
+
+
 def test_codes_are_codes_by_a_schema_that_was_written_for_them(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     _zips("zips.csv")

@@ -9,12 +9,14 @@ import sqlite3
 import tempfile
 
 import numpy as np
+import pandas as pd
 import pytest
 from _command_line import refused
 
-from skdpgen import DPPCA, PrivacyAccountant
+from skdpgen import DPPCA, PrivacyAccountant, Schema
 from skdpgen.__main__ import main
 from skdpgen.accounting import gaussian_event
+from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import seeded_noise
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -58,3 +60,33 @@ def verify_succeeds_only_if_card_and_ledger_are_both_private(which):
 @pytest.mark.parametrize("which", ["card", "ledger"])
 def test_verify_succeeds_only_if_card_and_ledger_are_both_private(which):
     verify_succeeds_only_if_card_and_ledger_are_both_private(which)
+
+
+def test_a_fit_beyond_the_budget_says_which_epsilon_is_left_for_it(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    pd.DataFrame({"pay": rng.random(500), "job": rng.choice(["a", "b"], 500)}).to_csv("a.csv", index=False)
+    Schema([Numeric("pay", (0, 1)), Categorical("job", ("a", "b"))]).save("s.json")
+    command = ["synthesize", "a.csv", "--schema", "s.json", "--output", "b.csv"]
+    command += ["--ledger", "a.db", "--budget", "1.5", "--epsilon"]
+    assert main([*command, "1"]) == 0
+    capsys.readouterr()
+    said = refused(capsys, *command, "1")
+    left = said.partition("of 1.5, --epsilon ")[2].split()[0]
+    assert said.endswith(f"--epsilon {left} or less is left for one more fit; nothing was charged")
+    assert "epsilon=None" not in said
+    assert main([*command, left]) == 0
+
+
+def test_a_small_part_of_a_large_budget_is_explained(capsys, tmp_path):
+    accountant = PrivacyAccountant(5.0, ledger=tmp_path / "a.db")
+    accountant.charge(gaussian_event(12.0), "one")
+    assert main(["ledger", str(tmp_path / "a.db")]) == 0
+    assert "more than the sum" not in capsys.readouterr().out
+    accountant.charge(gaussian_event(12.0), "another")
+    assert main(["ledger", str(tmp_path / "a.db")]) == 0
+    said = capsys.readouterr().out
+    assert "The epsilon spent is more than the sum of the fits, " in said
+    fixed = accountant.report().attrs["epsilon_if_fixed_in_advance"]
+    assert f"Fixed in advance, these fits would cost {fixed:.4g}." in said
+    assert fixed < 0.6 < accountant.epsilon_spent()

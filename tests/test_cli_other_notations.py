@@ -75,3 +75,33 @@ def test_declared_numbers_most_of_which_would_become_missing_are_refused(capsys)
     left_out = ["crp", "seen", "pair"]
     with pytest.warns(UserWarning, match="taken for missing: 'weight'"):
         read_table("semi.csv", Notation(separator=";"), schema=Schema.load("s.json"), left_out=left_out)
+
+
+@pytest.mark.parametrize(
+    ("form", "option"),
+    [(form, f"'{form}'" if " " in form else form) for form in ("%d%b%Y", "%d-%b-%y", "%d %B %Y", "%d%b%Y:%H:%M:%S")],
+)
+def test_dates_with_names_of_months_are_named(capsys, form, option):
+    days = pd.date_range("2023-01-01", "2023-12-31", freq="11h").strftime(form).str.upper()
+    pd.DataFrame({"day": days, "code": "12MAR"}).to_csv("named.csv", index=False)
+    assert f"give --dates {option} for 'day'" in refused(capsys, "schema", "named.csv")
+    assert main(["schema", "named.csv", "--dates", form, "--output", "s.json"]) == 0
+    assert Schema.load("s.json")["day"].format == form
+
+
+def test_numbers_and_dates_beside_a_usual_mark_of_missing_values_are_refused(capsys):
+    pay = [*map(str, range(200)), "NA"] * 2
+    day = [*pd.date_range("2024-01-01", periods=200).strftime("%Y-%m-%d"), "NA"] * 2
+    frame = pd.DataFrame(
+        {"pay": pay, "day": day, "share": [*["0.5"] * 200, "."] * 2, "town": ["NA", "York", "Bath"] * 134}
+    )
+    frame.to_csv("marked.csv", index=False)
+    said = refused(capsys, "schema", "marked.csv")
+    assert "give --missing NA for 'pay', 'day'; give --missing . for 'share'" in said
+    assert "town" not in said  # categories
+    fit = ["synthesize", "marked.csv", "--kinds-from-values", "--output", "out.csv"]
+    assert "give --missing NA" in refused(capsys, *fit)
+    assert main(["schema", "marked.csv", "--missing", "NA", "--missing", ".", "--output", "s.json"]) == 0
+    kinds = {column.name: type(column).__name__ for column in Schema.load("s.json").columns}
+    assert kinds == {"pay": "Numeric", "day": "Datetime", "share": "Numeric", "town": "Categorical"}
+    assert main(["schema", "marked.csv", "--categorical", "pay,day,share", "--output", "s.json"]) == 0

@@ -232,7 +232,7 @@ def test_the_column_of_persons_is_asked_for_and_leaves_the_schema():
 
 def test_codes_of_missing_values_and_names_of_persons_are_pointed_out():
     terminal = answered(visits()[["score", "age", "name"]], "", "", "", "", "", "")[1]
-    assert [line.split(" far")[0] for line in terminal.said if "far from" in line] == ["  | -99:", "  | 999:"]
+    assert [line.split(" apart")[0] for line in terminal.said if "apart from" in line] == ["  | -99:", "  | 999:"]
     assert sum("By its name the column may identify persons" in line for line in terminal.said) == 1
 
 

@@ -61,3 +61,21 @@ def test_a_schema_with_an_equality_that_no_row_would_satisfy_is_refused(table, c
     capsys.readouterr()
     said = refused(capsys, *FIT.replace(" --kinds-from-values", "").split(), "--schema", "s.json")
     assert "cannot be constructed" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("synthesize a.csv --epsilom 1 --output b.csv", "--epsilom 1; did you mean --epsilon?; usage: skdpgen synth"),
+        (
+            "sample m.safetensors --output b.csv --sede 3",
+            "--sede 3; did you mean --seed?; usage: skdpgen sample --help",
+        ),
+        ("card c.json other", "unrecognized arguments: other; usage: skdpgen card --help"),
+    ],
+)
+def test_a_misspelt_option_is_refused_with_the_nearest_one_of_its_command(capsys, options, said):
+    with pytest.raises(SystemExit) as ended:
+        main(options.split())
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

@@ -31,6 +31,17 @@ def _run(text):
     assert main(text.split()) == 0
 
 
+@pytest.mark.filterwarnings("default::skdpgen.exceptions.PrivacyLeakWarning")
+def test_a_fit_that_protects_one_row_warns_of_columns_of_persons(visits, capsys):
+    fit = FIT.partition(" --unit")[0].split() + ["--output", "rows.csv"]
+    assert main(fit) == 0
+    said = capsys.readouterr().err
+    assert "PrivacyLeakWarning: persons (or households, or devices) may have several rows" in said
+    assert "repeated values of patient: without --unit patient the guarantee is for one row" in said
+    assert main([*fit, "--drop", "patient"]) == 0
+    assert "PrivacyLeakWarning" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_two_files_refer_to_each_other_and_are_on_the_card(visits, suffix, capsys):
     files = f"--units-output u.{suffix} --output rows.{suffix} --card card.json --save-model m.safetensors"

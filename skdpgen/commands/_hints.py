@@ -1,4 +1,4 @@
-"""What the rows of a file suggest to its owner: whom several rows belong to, and codes that stand for missing values.
+"""What the rows of a file suggest to its owner: whom several rows belong to, codes of missing values, columns to omit.
 
 It is computed from the rows without protection: commands print it for the data holder alone, and put none of it into a
 schema.
@@ -7,15 +7,21 @@ schema.
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from pandas.api import types as pdt
 
-__all__ = ["UNIT_HINT", "codes_of_missing_values", "likely_units"]
+__all__ = ["UNIT_HINT", "codes_of_missing_values", "constants", "copies", "free_texts", "likely_units", "nested"]
 
 UNIT_HINT = "if one person (or household, or device) may have several rows, protect persons and not rows"
 # Fewer different values are hardly those of identifiers.
 _FEWEST = 20
+# Share of the rows with different texts from which a column is free text.
+_FREE_TEXT = 0.2
+# Rows for each value of a code, on average, from which it is no chance that another code follows from it.
+_ROWS_OF_A_CODE = 10
 # Numbers that surveys and registers write for a missing value.
-_NEGATIVE, _POSITIVE = (-9, -99, -999, -9999, -99999), (99, 999, 9999, 99999, 999999)
+_POSITIVE = (99, 999, 9999, 99999, 999999)
+_NEGATIVE = (*range(-1, -10, -1), -66, -77, -88, *range(-95, -100, -1), -997, -998, -999, -9999, -99999)
 
 
 def likely_units(frame):
@@ -43,10 +49,11 @@ def likely_units(frame):
 
 
 def codes_of_missing_values(values):
-    """Return the numbers of a column that may stand for a missing value, such as -99 or 999; none of other columns.
+    """Return the numbers of a column that may stand for a missing value, such as -9 or 999; none of other columns.
 
-    They are whole numbers of nines: negative, where no other number is, or further above all others than these are
-    from one another.
+    They are negative codes of surveys, where no other number is negative, or whole numbers of nines that are further
+    above all others than these are from one another. A scale such as -2 to 2 has no such codes: -1 is one of them only
+    if other numbers are large.
 
     Parameters
     ----------
@@ -64,5 +71,68 @@ def codes_of_missing_values(values):
     if len(rest) < 2:
         return []
     low, high = rest[0], rest[-1]
-    codes = [code for code in _NEGATIVE if low >= 0] + [code for code in _POSITIVE if code > 2 * high - low]
+    negative = numbers[np.isin(numbers, _NEGATIVE)]
+    apart = low >= 0 and len(negative) and (negative.max() < -1 or high > -2 * negative.min())
+    codes = [code for code in _NEGATIVE if apart] + [code for code in _POSITIVE if code > 2 * high - low]
     return [code for code in codes if code in numbers]
+
+
+def constants(frame):
+    """Return the columns that have one value in all rows of a DataFrame of private rows."""
+    return [name for name in frame.columns if len(frame) >= _FEWEST and frame[name].nunique(dropna=False) == 1]
+
+
+def free_texts(frame):
+    """Return the columns of text that few rows share: the fit can learn no category of them."""
+    texts = [name for name in frame.columns if _is_text(frame[name].dtype)]
+    return [name for name in texts if len(frame) >= _FEWEST and are_free_text(frame[name].dropna())]
+
+
+def _is_text(dtype):
+    return pdt.is_string_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype)
+
+
+def are_free_text(values):
+    """Whether private values of text, none of them missing, look like free text."""
+    return bool(values.nunique() > _FREE_TEXT * len(values))
+
+
+def copies(frame):
+    """Return pairs of columns with equal values in all rows, the first of them first in the table.
+
+    Columns of fewer than three values may be equal by chance.
+    """
+    first, found = {}, []
+    for name in frame.columns:
+        codes, values = pd.factorize(frame[name])
+        if len(values) < 3:
+            continue
+        key = hash(codes.tobytes())
+        if key in first and frame[first[key]].equals(frame[name]):
+            found.append((first[key], name))
+        first.setdefault(key, name)
+    return found
+
+
+def nested(frame):
+    """Return columns of text that follow from another one, as regions follow from districts: a dict of lists by it.
+
+    Every column is named once: with the column of most values from which it follows.
+    """
+    texts = [name for name in frame.columns if _is_text(frame[name].dtype)]
+    coded = {name: pd.factorize(frame[name]) for name in texts}
+    sizes = {name: len(values) for name, (_, values) in coded.items()}
+    found, taken = {}, set()
+    for fine in sorted(texts, key=sizes.get, reverse=True):
+        if fine in taken or not 2 < sizes[fine] <= len(frame) / _ROWS_OF_A_CODE:
+            continue
+        rest = [name for name in texts if name not in taken and 1 < sizes[name] < sizes[fine]]
+        if rest := [name for name in rest if _follows(coded[fine][0], coded[name][0], sizes[fine])]:
+            found[fine] = rest
+            taken.update(rest)
+    return found
+
+
+def _follows(fine, coarse, n_values):
+    both = np.unique(fine.astype(np.int64) * (int(coarse.max()) + 2) + coarse)
+    return len(both) == n_values + bool(np.any(fine < 0))

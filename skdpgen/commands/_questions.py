@@ -18,8 +18,6 @@ __all__ = ["Answers", "Terminal", "ask_about", "on_terminal"]
 _SHOWN, _WIDTH = 6, 24
 # Fewer rows tell nothing of keys and constants; more different whole numbers than this are hardly codes.
 _FEW_ROWS, _MOST_CODES = 20, 25
-# Share of the rows with different texts from which a column is free text.
-_FREE_TEXT = 0.2
 
 _INTRODUCTION = """\
 The schema says what is public about your table. What you answer is written into it, and is published with every model,
@@ -257,7 +255,7 @@ class _Question:
 
     def _remarks(self):
         """What the rows suggest, one sentence each."""
-        from ._hints import codes_of_missing_values
+        from ._hints import are_free_text, codes_of_missing_values
 
         n_rows, text = len(self.found), self._categorical and not self._numbers
         if n_rows < _FEW_ROWS:
@@ -267,11 +265,11 @@ class _Question:
         if self.different == n_rows and (text or self._whole) and not self.is_target:
             return ["Looks like a key: no two rows share a value. A key cannot be learned, and a real one must not be "
                     "published; i draws fresh ones."]  # fmt: skip
-        if text and self.different > _FREE_TEXT * n_rows:
+        if text and are_free_text(self.found):
             return ['Looks like free text: values that few rows share all become "other"; leave the column out: x.']
         if codes := [] if self._categorical else codes_of_missing_values(self.found):
-            return [f"{', '.join(map(str, codes))}: far from all other numbers. If it stands for a missing value, stop "
-                    "by Ctrl+C, and give it as --missing."]  # fmt: skip
+            return [f"{', '.join(map(str, codes))}: apart from all other numbers. If it stands for a missing value, "
+                    "stop by Ctrl+C, and give it as --missing."]  # fmt: skip
         if self._whole and self.different <= _MOST_CODES and not self._categorical:
             return ["Few different whole numbers: if they are codes or classes (answer c), their order means nothing, "
                     "and numbers between them must not appear."]  # fmt: skip

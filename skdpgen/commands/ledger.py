@@ -45,6 +45,15 @@ def run(arguments):
         "epsilon alone is that of a fit as if it were the only one. It does not add up to the epsilon spent; the share "
         "does."
     )
+    alone = fits["epsilon_alone"].sum(skipna=False)
+    if found["epsilon_spent"] > alone:
+        fixed = accountant.report().attrs["epsilon_if_fixed_in_advance"]
+        print(
+            f"The epsilon spent is more than the sum of the fits, {alone:.4g}: a later fit may have been chosen by "
+            "earlier results, so all are added up by a rule that was fixed for the whole budget. The rule overstates a "
+            f"small part of the budget. Fixed in advance, these fits would cost {fixed:.4g}. What is left is not "
+            "reduced by the difference."
+        )
 
 
 def _table(fits):

@@ -129,6 +129,8 @@ def _new_file(path, terminal, source):
 
 
 def _say_what_to_do(arguments, schema, frame):
+    from ..tabular import Identifier
+
     print(
         "skdpgen: the schema declares the names and kinds of the columns as public. Check them. Replace null by bounds "
         'or categories that are public knowledge, such as [0, 120], ["2020-01-01", "2024-12-31"] or ["yes", "no"]; '
@@ -137,6 +139,7 @@ def _say_what_to_do(arguments, schema, frame):
     )
     _point_out(arguments, schema)
     _point_out_values(frame)
+    _point_out_columns(frame.drop(columns=[name for name in frame.columns if isinstance(schema[name], Identifier)]))
     if schema.notation is not None:
         print(
             f"skdpgen: the schema stores how the file is written ({_notation(arguments).strip()}): synthesize and "
@@ -258,8 +261,50 @@ def _point_out_values(frame):
     )
     if marked := [name for name in frame.columns if codes_of_missing_values(frame[name])]:
         print(
-            f"skdpgen: numbers such as -99 or 999, far from all others: {', '.join(map(str, marked))}. If they stand "
-            "for a missing value, give each as --missing NUMBER. Synthetic rows are written with the first TEXT of "
-            "--missing: with --missing '' before the numbers, with empty fields",
+            f"skdpgen: numbers such as -9, -99 or 999, apart from all others: {', '.join(map(str, marked))}. If they "
+            "stand for a missing value, give each as --missing NUMBER. Synthetic rows are written with the first TEXT "
+            "of --missing: with --missing '' before the numbers, with empty fields",
             file=sys.stderr,
         )
+
+
+def _point_out_columns(frame):
+    """Say which columns tell nothing, or follow from others: for the data holder alone."""
+    from ._hints import constants, copies, free_texts, likely_units, nested
+
+    said = []
+    if names := constants(frame):
+        said.append(
+            f"one value in all rows: {_comma(names)}. They take budget and tell nothing: --drop "
+            f"{shlex.quote(_comma(names))}"
+        )
+    if names := [name for name in free_texts(frame) if name not in likely_units(frame)]:
+        said.append(
+            f"text that few rows share: {_comma(names)}. Nothing of it can be learned; free text and keys are best "
+            f"left out: --drop {shlex.quote(_comma(names))}"
+        )
+    pairs = copies(frame)
+    if pairs:
+        names = shlex.quote(_comma([name for _, name in pairs]))
+        said.append(
+            f"equal to another column in all rows: {'; '.join(f'{two} to {one}' for one, two in pairs)}. The fit does "
+            f"not know that, and synthetic rows would differ in them: leave them out, --drop {names}"
+        )
+    if found := nested(frame.drop(columns=[name for _, name in pairs])):
+        options = " ".join(f"--constraint {shlex.quote(_determines(fine, rest))}" for fine, rest in found.items())
+        follow = "; ".join(f"{_comma(rest)} from {fine}" for fine, rest in found.items())
+        said.append(
+            f"columns that follow from others, as a region from a district: {follow}. If that is public knowledge, "
+            f"keep it in all synthetic rows: skdpgen synthesize {options}"
+        )
+    for text in said:
+        print(f"skdpgen: {text}", file=sys.stderr)
+
+
+def _comma(names):
+    return ",".join(map(str, names))
+
+
+def _determines(fine, rest):
+    names = [str(name) if str(name).isidentifier() else f"`{name}`" for name in (fine, *rest)]
+    return f"determines({', '.join(names)})"

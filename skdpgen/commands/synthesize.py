@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import shlex
 import sys
 import warnings
@@ -44,6 +45,8 @@ _OPTIONS = (
 # Largest number of columns that a question names.
 _LISTED = 40
 _MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
+# What is said of an interrupt before the charge; the ledger may have earlier fits.
+_BEFORE_THE_CHARGE = "interrupted; this command charged nothing, and what was charged before it stays charged"
 
 
 def add(command):
@@ -339,20 +342,10 @@ def _unit_columns(arguments, notation):
 
 
 def _run(arguments, model, settings, schema, notation, results):
-    left_out, schema = _columns_left_out(arguments, schema, notation)
-    rows = _read_rows(arguments, schema, left_out, notation)
-    synthesizer = model(
-        arguments.epsilon,
-        arguments.delta,
-        neighboring=arguments.neighboring,
-        target=arguments.target,
-        schema=schema,
-        random_state=arguments.seed,
-        progress=False if arguments.quiet else "auto",
-        **settings,
-        **({} if arguments.checkpoint is None else {"checkpoint": arguments.checkpoint}),
-    )
-    synthesizer.set_params(accountant=_open_ledger(arguments, synthesizer, rows))
+    try:
+        synthesizer, rows = _prepared(arguments, model, settings, schema, notation)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_BEFORE_THE_CHARGE) from None
     warned = _fit(synthesizer, rows, arguments)
     print(synthesizer.summary_, file=sys.stderr)
     # as the real rows are written, so that whatever reads one file reads the other
@@ -368,6 +361,43 @@ def _run(arguments, model, settings, schema, notation, results):
         raise RuntimeError(
             f"{warned} (a {type(warned).__name__}, and warnings are errors here; the fit is complete, and its results "
             "are written)"
+        )
+
+
+def _prepared(arguments, model, settings, schema, notation):
+    """The estimator with its ledger, and the rows: nothing is charged here."""
+    left_out, schema = _columns_left_out(arguments, schema, notation)
+    rows = _read_rows(arguments, schema, left_out, notation)
+    if arguments.unit is None:
+        _point_out_units(rows)
+    synthesizer = model(
+        arguments.epsilon,
+        arguments.delta,
+        neighboring=arguments.neighboring,
+        target=arguments.target,
+        schema=schema,
+        random_state=arguments.seed,
+        progress=False if arguments.quiet else "auto",
+        **settings,
+        **({} if arguments.checkpoint is None else {"checkpoint": arguments.checkpoint}),
+    )
+    return synthesizer.set_params(accountant=_open_ledger(arguments, synthesizer, rows)), rows
+
+
+def _point_out_units(rows):
+    """Warn, for the data holder alone, that persons may have several rows although one row is protected."""
+    import pandas as pd
+
+    from ..exceptions import PrivacyLeakWarning
+    from ._hints import likely_units
+
+    if isinstance(rows, pd.DataFrame) and (units := likely_units(rows)):
+        warnings.warn(
+            f"persons (or households, or devices) may have several rows, by the names and repeated values of "
+            f"{', '.join(units)}: without --unit {units[0]} the guarantee is for one row, and weaker for a person with "
+            "several rows. Nothing was charged before this warning",
+            PrivacyLeakWarning,
+            stacklevel=2,
         )
 
 
@@ -427,10 +457,20 @@ def _open_ledger(arguments, synthesizer, rows):
 
 def _fit(synthesizer, rows, arguments):
     """Fit, and say what stays charged where that fails; return the warning of a complete fit that was an error."""
-    from ..exceptions import SchemaError
+    from ..exceptions import BudgetExceededError, SchemaError
 
+    shared = synthesizer.accountant
+    charged = 0 if shared is None else len(shared.charges)
     try:
         synthesizer.fit(rows)
+    except BudgetExceededError as error:
+        left = 0.0 if shared is None else math.floor(shared.remaining() * 1e4) / 1e4
+        if not 0 < left < arguments.epsilon or "is left for a charge" not in str(error):
+            raise
+        raise BudgetExceededError(
+            f"--epsilon {arguments.epsilon:g} is more than the ledger has left: of {shared.epsilon:g}, "
+            f"--epsilon {left:g} or less is left for one more fit; nothing was charged"
+        ) from error
     except SchemaError as error:
         said, undeclared, _ = str(error).partition("; the rows are ")
         if not undeclared:
@@ -454,7 +494,13 @@ def _fit(synthesizer, rows, arguments):
             f"epsilon {spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}{_goes_on(arguments)}"
         ) from error
     except KeyboardInterrupt:
-        if hasattr(synthesizer, "accountant_") and (again := _goes_on(arguments)):
-            raise KeyboardInterrupt(f"interrupted; what was charged stays charged{again}") from None
-        raise
+        if not hasattr(synthesizer, "accountant_"):
+            if shared is None or len(shared.charges) == charged:
+                raise KeyboardInterrupt(_BEFORE_THE_CHARGE) from None
+            raise  # by this fit or by another process: the message of all commands holds
+        spent = synthesizer.accountant_
+        raise KeyboardInterrupt(
+            f"interrupted after the charge, and what was charged stays charged: spent epsilon "
+            f"{spent.epsilon_spent():.6g} of {spent.epsilon:g} at delta {spent.delta:.3g}{_goes_on(arguments)}"
+        ) from None
     return None

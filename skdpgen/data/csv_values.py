@@ -14,7 +14,7 @@ from ..tabular._columns import output_dtype
 from ..tabular._formats import time_zone
 from ..utils.categories import family, number_text
 from .notation import USUAL_NOTATION
-from .other_notations import readings_of
+from .other_notations import Reading, marks_among, readings_of
 
 __all__ = [
     "DATE",
@@ -65,6 +65,10 @@ _MARKED = " and --missing TEXT, for each text of a missing value"
 _FEW = 1000
 # Most different texts among numbers that are named as possible marks of missing values.
 _MOST_PLACEHOLDERS = 3
+# Share of the different whole numbers with a leading zero from which numbers of several lengths are codes.
+_LEADING_ZEROS = 0.05
+# Most negative numbers among codes: those from -1 to -9, of surveys.
+_MOST_MARKS = 9
 
 
 def resolution_of(form):
@@ -239,11 +243,32 @@ def _as_declared(written, categories):
 
 
 def are_codes(written, all_rows=True):
-    """Whether texts are codes: digits, the same number in each, and a leading zero in one (if these are all rows)."""
-    if len(written) and not re.fullmatch(r"\d{2,}", written.iloc[0]):  # the first value rules out most columns
+    """Whether texts of whole numbers are codes, which lose their leading zeros if they are read as numbers.
+
+    Codes have digits alone, and leading zeros: in one of them if all have the same length, else in a twentieth of the
+    different ones, such as 01, 011 and 0111 of a hierarchy. A few negative numbers stand for missing values among
+    them, as in surveys: -8 beside 0110.
+
+    Parameters
+    ----------
+    written : Series of str
+        Values that are not missing.
+    all_rows : bool, default=True
+        Whether these are all rows; else the answer is whether the column may be one of codes, by some of its rows.
+    """
+    different = pd.Series(written.unique(), dtype="string")
+    codes = different[~different.str.fullmatch(r"-\d+")]
+    if len(different) - len(codes) > _MOST_MARKS:
         return False
-    digits = written.str.fullmatch(r"\d{2,}").all() and written.str.len().nunique() <= 1
-    return bool(digits and (not all_rows or written.str.startswith("0").any()))
+    if codes.empty:
+        return not all_rows
+    if not codes.str.fullmatch(r"\d+").all():
+        return False
+    n_zeros = int(codes.str.fullmatch(r"0\d+").sum())
+    same = codes.str.len().nunique() == 1 and len(codes.iloc[0]) > 1
+    if all_rows:
+        return n_zeros > 0 if same else n_zeros >= _LEADING_ZEROS * len(codes)
+    return same or n_zeros > 0
 
 
 # ---- dates ---------------------------------------------------------------------------------------------------------
@@ -276,6 +301,8 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
         n_odd = values[odd].nunique()
         looks = next((like for like in _LOOKS_LIKE if _all_match(values, like)), None)
         readings, marked = readings_of(values, notation) if n_odd else ((), False)
+        if not readings and (marks := marks_among(values)) and _reads(values[~values.isin(marks)], notation):
+            readings = (Reading(missing=marks),)
         if readings:
             others[name] = readings, marked
             options = " or ".join(one.options() for one in readings[:2])
@@ -304,6 +331,12 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
             stacklevel=4,
         )
     return frame, resolutions, formats
+
+
+def _reads(values, notation):
+    """Whether texts are all numbers in a notation, or all dates in one ISO 8601 format."""
+    numbers = not _no_number(values).any() if notation.plain else _all_match(values, notation.number)
+    return bool(numbers or _iso_form(values)[0] is not None)
 
 
 def _iso_form(values):

@@ -174,13 +174,22 @@ def as_classes(column):
     return column
 
 
-def point_out_kinds(schema, settled):
-    """Warn of columns that are identifiers or codes by their names and dtypes: no value is read."""
+def point_out_kinds(schema, settled, unit=None):
+    """Warn of columns that are identifiers or codes by their names and dtypes: no value is read.
+
+    `unit` is the column that says whose row it is, where there is one.
+    """
     keys, codes = ([n for n in find(schema) if n not in settled] for find in (likely_identifiers, likely_codes))
     if keys:
+        persons = (
+            ""
+            if unit is not None
+            else "If one person (or household, or device) may have several rows, give the column of their identifiers "
+            f"as unit={keys[0]!r} (--unit): the guarantee is then for all rows of a person, and not for one row. "
+        )
         warnings.warn(
-            f"identifiers, by their names: {listed(keys, 5)}. They are modelled like any other column, which costs "
-            "budget and gives keys that mean nothing. For fresh keys declare them in the schema: "
+            f"identifiers, by their names: {listed(keys, 5)}. {persons}They are modelled like any other column, which "
+            "costs budget and gives keys that mean nothing. For fresh keys declare them in the schema: "
             f"Schema.from_kinds(X).replace(Identifier({keys[0]!r})), or skdpgen schema --id; else drop them, by "
             f"X.drop(columns=[{keys[0]!r}]) or --drop. Columns that the schema declares are not named here",
             UtilityWarning,

@@ -163,7 +163,7 @@ class FrameRows:
             schema = schema.replace(*(as_classes(schema[name]) for name in targets))
         if keys := [name for name in targets if isinstance(schema[name], Identifier)]:
             raise InvalidInputError(f"the target {keys[0]!r} is an identifier in the schema, which is not modelled")
-        point_out_kinds(schema, {*declared, *targets})
+        point_out_kinds(schema, {*declared, *targets}, self.unit)
         schema.constrain(*constraint_texts(constraints))  # refuses keys, which it no longer knows afterwards
         # no value of an identifier is read: the columns are left out before anything else is done
         schema, self.keys = split_keys(schema)

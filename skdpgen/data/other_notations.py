@@ -10,7 +10,7 @@ import pandas as pd
 from ..utils.printing import listed
 from .notation import USUAL_NOTATION
 
-__all__ = ["Reading", "readings_of", "refusal_of_columns", "refusal_of_file"]
+__all__ = ["Reading", "marks_among", "readings_of", "refusal_of_columns", "refusal_of_file"]
 
 # Values that are compared with a pattern before all others: they rule out most columns.
 _FEW = 1000
@@ -26,6 +26,12 @@ _DAYS = tuple(
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S")
 _DATES = tuple(day + clock for clock in _CLOCKS for day in _DAYS if (day, clock) != ("%Y-%m-%d", ""))
 _LIKE_DATES = r"\d{1,4}([./-])\d{1,2}\1\d{1,4}(?:[T ]\d{1,2}:\d{2}(?::\d{2})?)?"
+# With English names of months, as statistical programs write them: 24JUN2023, 24-Jun-2023, 24JUN2023:13:45:00.
+_NAMED = tuple(day.replace(" ", mark) for mark in ("", "-", " ", ".") for day in ("%d %b %Y", "%d %B %Y", "%d %b %y"))
+_NAMED_DATES = tuple(day + clock for day in _NAMED for clock in (*_CLOCKS, ":%H:%M", ":%H:%M:%S"))
+_LIKE_NAMED = r"\d{1,2}([ .-]?)[A-Za-z]{3,9}\1(?:\d{4}|\d{2})(?:[T :]\d{1,2}:\d{2}(?::\d{2})?)?"
+# What programs write for a missing value: R, SAS, SPSS and Stata, Python, databases and spreadsheets.
+_USUAL_MARKS = frozenset(("NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", ".", "#N/A", "<NA>", "NaT"))
 # Codes such as 01,02: a number does not begin with a zero before another digit.
 _CODE = r"\D{0,4}0\d.*"
 
@@ -42,17 +48,20 @@ class Reading:
         Signs that the table does not leave out.
     date : str or None
         Format of dates; None for numbers.
+    missing : tuple of str
+        Texts of missing values that the table does not know.
     """
 
     decimal: str | None = None
     thousands: str | None = None
     signs: tuple = ()
     date: str | None = None
+    missing: tuple = ()
 
     def options(self):
         """Return the options of the command line."""
         given = [("decimal", self.decimal), ("thousands", self.thousands), ("dates", self.date)]
-        given += [("sign", sign) for sign in self.signs]
+        given += [("sign", sign) for sign in self.signs] + [("missing", mark) for mark in self.missing]
         return " ".join(f"--{name} {_quoted(value)}" for name, value in given if value is not None)
 
     def in_pandas(self):
@@ -62,6 +71,19 @@ class Reading:
         read = f"pandas.read_csv(..., {marks})" if marks else ""
         signs = f"without {' '.join(self.signs)}" if self.signs else ""
         return " and ".join(filter(None, (read, signs)))
+
+
+def marks_among(texts):
+    """Return the usual marks of missing values among texts, a tuple; () if they are all of them.
+
+    Parameters
+    ----------
+    texts : Series of str
+        Values that are not missing.
+    """
+    different = set(texts)
+    found = tuple(sorted(text for text in different if text.strip() in _USUAL_MARKS))
+    return found if len(found) < len(different) else ()
 
 
 def _quoted(text):
@@ -137,15 +159,14 @@ def _is_part(one, other):
 
 
 def _dates(texts, notation):
-    if not texts.str.fullmatch(_LIKE_DATES).all():
-        return ()
-    known = {form for form in _DATES if form not in notation.dates}
-    read = [
-        f
-        for f in _DATES
-        if f in known and pd.to_datetime(texts.astype(object), errors="coerce", format=f).notna().all()
-    ]
-    return tuple(Reading(date=form) for form in read)
+    for like, forms in ((_LIKE_DATES, _DATES), (_LIKE_NAMED, _NAMED_DATES)):
+        if texts.str.fullmatch(like).all():
+            return tuple(Reading(date=form) for form in forms if form not in notation.dates and _all_read(texts, form))
+    return ()
+
+
+def _all_read(texts, form):
+    return bool(pd.to_datetime(texts.astype(object), errors="coerce", format=form).notna().all())
 
 
 # ---- what is said of them ------------------------------------------------------------------------------------------

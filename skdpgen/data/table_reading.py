@@ -145,8 +145,7 @@ def _read_csv(path, notation, declared, left_out, refuse):
     are in the format of their column, or one of those of the notation, or in ISO 8601. The kinds of
     all other columns are read from their values: numbers, which are whole numbers if all are written as 5 or 5.0; truth
     values; datetimes, if all values are dates (or times) in one ISO 8601 format, or in one of the formats of the
-    notation; codes (only digits, the same number of them in every row, and a leading zero in one row), which are text;
-    and text.
+    notation; codes (digits with leading zeros, as `are_codes` says), which are text; and text.
     """
     separator = notation.separator_of(path)
     options = {

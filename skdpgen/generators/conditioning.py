@@ -196,8 +196,10 @@ class FramesGiven:
         self._possible = classes * weights > 0
         self.component_weights = classes * weights
         if not self.component_weights.sum() > 0:
+            together = " together" * (len(given) > 1)
             raise ValueError(
-                f"the model has no rows with {_in_words(given)} together: give other values, or fewer columns"
+                f"the model has no rows with {_in_words(given)}{together}: there are none in the data, or the noise "
+                "hides them. Give other values, or fewer columns"
             )
 
     def sample(self, components, rng):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,7 +102,7 @@ def _protected(card) -> Part:
     replaced, noun = card["neighboring"] == "replace_one", _noun(card)
     change = f"were replaced by any other; the number of {noun}s is public" if replaced else "were added or removed"
     unit = card.charges[0].unit
-    protected = card["unit"] if unit is None else f"{in_words(unit)} together"
+    protected = card["unit"] if unit is None else f"{in_words(unit)} together, called a unit here"
     sentences = [
         *_data(card),
         f"What is protected is {protected}: the results would be nearly as likely if any one {noun} {change}.",
@@ -114,6 +115,7 @@ def _protected(card) -> Part:
     else:
         used = card.relation.unit.max_rows
         sentences += [
+            f"{unit!r} is the column that says whose row it is. The rows are modelled without it.",
             f"However many rows a {noun} has in the data, the fit used at most {used} of them, drawn at random among "
             f"its own. Ask whether {unit!r} is the same in all rows of one person: a person with several identifiers "
             "is protected less than stated here.",
@@ -152,7 +154,8 @@ def _meaning(card, found, charges) -> Part:
     question = f"which of two {noun}s was in the data" if relation == "replace_one" else f"whether one {noun} was in it"
     sentences = [
         f"Epsilon {fit['epsilon']:.4g} at delta {fit['delta']:.3g} bounds how much the results can depend on one "
-        f"{noun}, whatever else an attacker knows, and whatever they compute from the results.",
+        f"{noun}, whatever else an attacker knows, and whatever they compute from the results. "
+        + _of_delta(fit["delta"]),
         f"Suppose that an attacker knows all the rest of the data and every setting, and must decide {question}. "
         "An attacker who guesses is right in 50 of 100 cases. With all that was released, no attacker is right in more "
         f"than {right} of 100 cases. (The advantage, which is the true positive rate less the false positive rate, is "
@@ -164,6 +167,12 @@ def _meaning(card, found, charges) -> Part:
         f"The guarantee is about single {noun}s. What is true of many people alike can still be learned from the "
         "results: that is their purpose.",
     ]
+    if str(card["model"]["name"]).endswith("Synthesizer"):
+        sentences.append(
+            "A synthetic row may equal a real one by chance, most often where many rows are alike. It reveals no more "
+            f"than these figures allow: rows like it would be drawn nearly as often if this {noun} had not been in the "
+            "data."
+        )
     if found["bounded"]:
         sentences.append(f"Here less exact bounds were used: {found['bounded']}.")
     header = ["", "epsilon", "advantage", "right in 100 decisions", "recognised of 100, with 1 false alarm in 100"]
@@ -175,6 +184,12 @@ def _meaning(card, found, charges) -> Part:
         ]
     tables = [(f"Risk to one {noun}, at most", header, rows)]
     return Part("meaning", title, sentences, tables=tables, after=after)
+
+
+def _of_delta(delta) -> str:
+    if not delta > 0:
+        return "There is no delta: this bound never fails."
+    return f"Delta is the largest probability that this bound fails: 1 in {1 / delta:,.0f}."
 
 
 def _risk(name, epsilon, charges, relation) -> tuple:
@@ -202,6 +217,10 @@ def _ledger(card, found, entries) -> Part:
             else "It knows of the fits that were charged to it alone. Ask whether the rows were used under another one."
         ),
     ]
+    sentences.append(
+        "The card lists every release. The noise multiplier is the standard deviation of its noise, divided by the "
+        f"most that one {_noun(card)} can change it. The shares of all releases of the ledger add up to 1."
+    )
     report = card.accountant().report()
     rows = [tuple(_cell(value) for value in line) for line in report[_RELEASES].itertuples(index=False)]
     header = ["fit", "release", "mechanism", "noise multiplier", "sampling rate", "count", "share", "status"]
@@ -215,16 +234,19 @@ def _public(card) -> Part:
     ]
     declared = card.get("declared", {})
     twice = {f"{name}: declared public by the caller" for name in declared}
+    stated = [text for text in card["public_assumptions"] if str(text).startswith("constraint, ")]
+    if stated and all(any(str(one) in text for text in stated) for one in _listed(declared.get("constraints"))):
+        declared = {name: fact for name, fact in declared.items() if name != "constraints"}
     items = [
-        *(text for text in card["public_assumptions"] if text not in twice),
-        *(f"{name}, declared by the caller: {_words(fact)}" for name, fact in declared.items()),
+        *(_assumption(text, card) for text in card["public_assumptions"] if text not in twice),
+        *(f"{name}, declared by the caller: {_declared(fact, card)}" for name, fact in declared.items()),
     ]
     if not items:
         items = ["none"]
     folded, after, columns = [], [], card.get("columns")
     if isinstance(columns, list) and columns:
-        header = ["column", "kind", "facts taken as public", "source"]
-        folded = [("Columns and the facts declared of each", header, [_column(column) for column in columns])]
+        header = ["column", "kind", "facts, taken as public or learned", "source of the public ones"]
+        folded = [("Columns and the facts of each", header, [_column(column) for column in columns])]
         if any(isinstance(column, dict) and None in column.values() for column in columns):
             after = ["Facts that were learned cost a part of epsilon: they are protected like all results."]
     return Part("public", "What was assumed public", sentences, items, folded=folded, after=after)
@@ -234,9 +256,54 @@ def _column(column) -> tuple:
     if not isinstance(column, dict):
         return str(column), "", "", ""
     known = {key: value for key, value in column.items() if key not in ("name", "kind", "from")}
-    facts = [f"{key} {'learned, and charged' if value is None else _words(value)}" for key, value in known.items()]
+    facts = [_fact(key, value) for key, value in known.items()]
     source = {"schema": "declared by the caller", "dtype": "type of the column"}.get(str(column.get("from")), "")
     return str(_name(column)), str(column.get("kind", "")), "; ".join(facts), source
+
+
+def _listed(fact) -> list:
+    return fact if isinstance(fact, list) else [fact]
+
+
+def _fact(key, value) -> str:
+    """A fact of a column in words."""
+    if value is None:
+        return f"{key} learned, and charged"
+    if key == "dtype":
+        return f"stored as {_words(value)}"
+    return _TRUTHS.get((key, value if isinstance(value, bool) else None)) or f"{key} {_words(value)}"
+
+
+# Columns of a unit among the assumptions: the parameter that names them, and what is assumed of them.
+_OF_UNIT = {
+    "columns of the unit": ("columns", "equal in all rows of a unit"),
+    "shared columns of the unit": ("shared", "similar in the rows of a unit"),
+}
+
+
+def _assumption(text, card) -> str:
+    """An assumption in words; a number that the fit learned is set apart, and columns of a unit are named."""
+    text = str(text)
+    unit = (card["model"].get("parameters") or {}).get("unit")
+    parameter, what = _OF_UNIT.get(text.removesuffix(": declared public by the caller"), (None, ""))
+    names = unit.get(parameter) if isinstance(unit, dict) else None
+    if isinstance(names, list):
+        return f"columns that are {what}, declared by the caller: {', '.join(map(str, names)) or 'none'}"
+    return re.sub(
+        r"^(most rows used of one unit: \d+), learned by this fit; (which rows .*)$",
+        r"\2 (\1; this number was learned, and charged)",
+        text,
+        flags=re.DOTALL,
+    )
+
+
+def _declared(fact, card) -> str:
+    """A declared fact in words; of a schema, also how many of its columns the rows do not have."""
+    columns, said = card.get("columns"), _words(fact)
+    if not (isinstance(fact, dict) and set(fact) == {"columns"} and isinstance(columns, list)):
+        return said
+    more = fact["columns"] - len(columns) if isinstance(fact["columns"], int) else 0
+    return said if more <= 0 else f"{said}, and of these {more:,} that the rows do not have, as that of the unit"
 
 
 def _publish(private) -> Part:
@@ -263,8 +330,9 @@ def _check(card) -> Part:
     options = "".join(f" {option} {word}" for name, option, word in _OPTIONS if name in files)
     sentences = [
         f"Install skdpgen and run: skdpgen verify card.json{options}",
-        "The command recomputes epsilon from the events on the card, replays the ledger, and fails if the card was "
-        "changed after it was written. The card is not signed: get it from the publisher by a way that you trust.",
+        "The command recomputes epsilon from the events on the card, repeats each decision of the ledger, and fails if "
+        "the card was changed after it was written. The card is not signed: get it from the publisher by a way that "
+        "you trust.",
     ]
     items = [f"SHA-256 of the {FILES[name]}: {stated.removeprefix('sha256:')}" for name, stated in files.items()]
     if not files:
@@ -279,6 +347,13 @@ def _check(card) -> Part:
     return Part("verify", "How to verify it", sentences, items, folded=[("Provenance", ["", "as stated"], rows)])
 
 
+# Facts of a column that are true or false, in words.
+_TRUTHS = {
+    ("missing", True): "values may be missing",
+    ("missing", False): "no value is missing",
+    ("integer", True): "whole numbers",
+    ("integer", False): "numbers with decimals",
+}
 _OPTIONS = (("synthetic", "--data", "ROWS"), ("model", "--model", "MODEL"))
 
 

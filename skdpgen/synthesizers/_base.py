@@ -42,7 +42,7 @@ from ._before_training import plan_phases
 from ._budget import ChargedFit, once, resolve_parameters
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
-from ._few_rows import point_out_few_rows, point_out_learned_classes
+from ._few_rows import point_out_few_rows, point_out_hidden_classes, point_out_learned_classes
 from ._recorded import recorded_parameters
 from ._released import ReleasedModel, save_state
 from ._summary import summarize
@@ -321,6 +321,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             if class_ratio is not None or (n_samples is not None and n_samples != len(y)):
                 raise ValueError("y fixes the number of rows and the class of each: give it alone")
             codes = self._conditional("y").class_codes(y)
+            point_out_hidden_classes(model, codes)
             return (codes[start : start + size] for start in range(0, max(len(codes), 1), size))
         n = max(1, round(model.row_count)) if n_samples is None else n_samples
         if n_samples is None and getattr(self, "_row_count_is_stated", False) and n * self.n_features_in_ > _MOST_CELLS:
@@ -332,7 +333,10 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}")
         if n >= _MOST_ROWS:
             raise ValueError(f"n_samples must be below {_MOST_ROWS:,} in one call; got {n_samples!r}")
-        weights = model.component_weights if class_ratio is None else self._ratio(class_ratio)
+        weights = model.component_weights
+        if class_ratio is not None:
+            weights = self._ratio(class_ratio)
+            point_out_hidden_classes(model, np.flatnonzero(weights))
         return component_chunks(int(n), weights, size, rng)
 
     @property

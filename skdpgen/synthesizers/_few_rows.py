@@ -1,4 +1,4 @@
-"""A warning before the charge, where the number of rows is public and shows that the noise hides most of a table."""
+"""Warnings, by public facts and released values, that the noise hides most of a table, or a class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..tabular import Boolean, Categorical
 from ..utils.printing import listed
 from ._count_errors import kept_sizes, weighs_units
 
-__all__ = ["point_out_few_rows", "point_out_learned_classes"]
+__all__ = ["point_out_few_rows", "point_out_hidden_classes", "point_out_learned_classes"]
 
 # Rows of a class that a user expects to find: where classes of so many may be lost, a fit warns before the charge.
 _RARE_CLASS = 100
@@ -48,6 +48,30 @@ def point_out_few_rows(rows, settings, plan):
             "bounds in the schema, if they are public. Nothing was charged before this warning",
             UtilityWarning,
             stacklevel=2,
+        )
+
+
+def point_out_hidden_classes(model, codes):
+    """Warn where a sample asks for classes of which the released counts show no row, so that their rows are noise.
+
+    Parameters
+    ----------
+    model : ReleasedModel
+        Or the model given some columns, which refuses classes without a row.
+    codes : array of int
+        Of the classes that are asked for.
+    """
+    ratio = getattr(model, "class_ratio", None)
+    if ratio is None:
+        return
+    shares = np.asarray(ratio).ravel()
+    if len(shares) == model.codec.n_classes and (hidden := np.unique(codes[shares[codes] <= 0])).size:
+        warnings.warn(
+            f"rows of the classes {listed([model.codec.classes[code] for code in hidden], 5)} are mostly noise, and do "
+            "not show how these classes differ from the others: the released counts show no row of them, because there "
+            "are none, or because the noise hides them",
+            UtilityWarning,
+            stacklevel=5,
         )
 
 

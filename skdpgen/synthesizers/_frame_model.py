@@ -409,8 +409,8 @@ def _warn_of_what_is_lost(codec, latent_model, unlearned, pairs):
         if gone.any():
             named = listed([name for name, lost in zip(codec.classes, gone) if lost], 5)
             warnings.warn(
-                f"the noise hides the classes {named} of {codec.target!r}: the model treats them as absent, and "
-                "samples them only where y or class_ratio names them",
+                f"the noise hides the classes {named} of {codec.target!r}: the model treats them as absent. "
+                "Only a sample in which y or class_ratio names them has rows of them, which are mostly noise",
                 UtilityWarning,
                 stacklevel=2,
             )

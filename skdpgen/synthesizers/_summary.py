@@ -73,6 +73,9 @@ class ColumnSummary:
     missing : float or None
         Share of the synthetic rows in which the value is missing; None for a column that is never missing, and for one
         that a constraint constructs.
+    replaced : float or None
+        Share of the synthetic rows whose combination of values was not kept, so that one that was kept takes its place,
+        as often as in the other rows; None for a column that is in no combination.
     """
 
     name: str | int
@@ -87,6 +90,7 @@ class ColumnSummary:
     other_value: object = None
     drawn: tuple | None = None
     missing: float | None = None
+    replaced: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,6 +138,7 @@ class FitSummary:
             *([f"and {more} more columns: see to_frame()"] if more else []),
             *self._numbers_in_words(),
             *([f"learned categories: {self._kept_in_words()}"] if self.smallest_kept else []),
+            *self._replaced_in_words(),
             *self._ranges_in_words(),
             *self._relations_in_words(),
         ]
@@ -141,6 +146,14 @@ class FitSummary:
 
     def _kept_in_words(self):
         return KeptSizes(self.usually_lost, self.smallest_kept).in_words(self.counted)
+
+    def _replaced_in_words(self):
+        if not (found := [f"{c.name} {c.replaced:.1%}" for c in self.columns if c.replaced]):
+            return []
+        return [
+            f"rows with a combination that was not kept have one that was kept, which is then too frequent: "
+            f"{_named(found)} of the rows"
+        ]
 
     def _numbers_in_words(self):
         if self.counted == "rows":
@@ -202,6 +215,12 @@ class FitSummary:
             yield (
                 f'"other" is written as a number that is no category: {named}. If such a column is a quantity, it must '
                 'not be one of categories: declare it as Numeric, and for a target set target_type="numeric"'
+            )
+        if replaced := [c for c in self.columns if (c.replaced or 0.0) > _MUCH]:
+            named = _named([f"{c.name!r} ({c.replaced:.0%})" for c in replaced])
+            yield (
+                f"learned combinations were not kept in many rows, which have more frequent ones instead: {named}"
+                ". Declare the combinations in the constraint, if they are public, or leave the constraint out"
             )
         if cut := [c for c in self.columns if any(end.startswith("cut") for end in c.ends)]:
             yield (
@@ -373,6 +392,7 @@ def _column_of(column, codec, shares, error, n_counted, visible, present, empty)
     ends = {"missing": None} if empty and not made else ends | _hidden(column, drawn, ends)
     kind = "category" if categorical else "date" if isinstance(column, Datetime) else "number"
     known = not made and not math.isnan(error)
+    merged = codec.construction.merged_with(name) if made else None
     summary = ColumnSummary(
         name,
         "target" if name in codec.targets else kind,
@@ -386,6 +406,7 @@ def _column_of(column, codec, shares, error, n_counted, visible, present, empty)
         getattr(column, "other", None),
         drawn,
         None if made else shares["missing"].get(name),
+        None if merged is None else shares["other"].get(merged),
     )
     return summary, [_value(column, value) for end, value in ends.items() if end.startswith(("smeared", "one value"))]
 

@@ -26,6 +26,7 @@ __all__ = [
 _KEYS = {"id", "ids", "uuid", "guid", "key", "identifier", "ssn", "nhs", "mrn", "iban", "email", "mail", "phone"}
 _KEYS |= {"passport", "username", "login", "pid", "caseid", "npi", "rownames", "surname", "lastname", "telefon"}
 _KEYS |= {"pseudonym", "kennung", "bsn", "personnummer", "pesel", "cpf", "dni"}
+_KEYS |= {"hid", "hhid", "idhh", "hhnr", "hhnum", "persid", "persnr"}  # of households and persons in surveys
 # Whom rows may belong to, several to one.
 _PERSONS = {"patient", "subject", "person", "customer", "client", "account", "user", "member", "employee", "student"}
 _PERSONS |= {

@@ -16,7 +16,7 @@ from _command_line import refused
 from _pages import Page
 from scipy.stats import norm
 
-from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyCard, Schema
+from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyCard, PrivacyUnit, Schema
 from skdpgen.__main__ import main
 from skdpgen.accounting import Phase, gaussian_mu, non_private_event
 from skdpgen.accounting._card import digest
@@ -65,12 +65,36 @@ def test_the_page_answers_the_questions_of_a_privacy_officer_in_order(fitted):
         "bounds learned, and charged",
         "Facts that were learned cost a part of epsilon",
         "Must not be published: the real rows;",
+        "Delta is the largest probability that this bound fails: 1 in 100,000.",
+        "A synthetic row may equal a real one by chance",
+        "The noise multiplier is the standard deviation of its noise",
+        "whole numbers; no value is missing",
         "skdpgen verify card.json",
         fitted.card_["digest"],
         fitted.card_["date"],
     ):
         assert said in text, said
     assert len(page.all("section")) == len(TITLES)
+
+
+def test_a_learned_number_of_rows_is_not_said_to_be_public():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"home": rng.integers(0, 400, 900).astype(str), "job": rng.choice(["a", "b"], 900)})
+    schema = Schema([Categorical("home", dtype="string"), Categorical("job", ("a", "b"))])
+    unit = PrivacyUnit("home", columns=["job"])
+    text = words(card_page(MomentSynthesizer(3.0, schema=schema, unit=unit).fit(frame).card_))
+    assert "columns that are equal in all rows of a unit, declared by the caller: job" in text
+    assert "all rows of one home together, called a unit here" in text
+    assert re.search(r"as 'home' says \(most rows used of one unit: \d+; this number was learned, and charged\)", text)
+    assert "2 columns declared, which the card lists, and of these 1 that the rows do not have" in text
+
+
+def test_a_constraint_is_listed_once(fitted):
+    frame = pd.DataFrame({"low": np.arange(300) % 7, "high": np.arange(300) % 7 + 1})
+    schema = Schema([Numeric("low", (0, 9), integer=True), Numeric("high", (0, 9), integer=True)])
+    text = words(card_page(MomentSynthesizer(3.0, schema=schema, constraints=["low <= high"]).fit(frame).card_))
+    assert text.count("low <= high") == 1
+    assert "constraint, satisfied by construction: low <= high" in text
 
 
 def test_the_risk_on_the_page_is_that_of_the_events_on_the_card():

@@ -178,7 +178,8 @@ def test_classes_are_declared_apart_from_the_schema():
     with pytest.warns(UtilityWarning, match="classes 'east'"):
         synth = _fit(FRAME[["age", "town"]], target="town", classes=["north", "south", "west", "east"])
     assert synth.classes_.tolist()[:4] == ["north", "south", "west", "east"]
-    assert (synth.sample(y=["east"] * 3)["town"] == "east").all()
+    with pytest.warns(UtilityWarning, match="rows of the classes 'east' are mostly noise"):
+        assert (synth.sample(y=["east"] * 3)["town"] == "east").all()
     assert any("classes" in text for text in synth.card_["public_assumptions"])
 
 
@@ -223,7 +224,15 @@ def test_one_class_and_an_absent_class_fit():
     frame = FRAME.loc[FRAME["town"] == "north", ["age", "town"]]
     with pytest.warns(UtilityWarning, match="classes 'south', 'east'"):
         synth = _fit(frame, schema=schema, target="town")
-    assert (synth.sample(y=["south", "east"])["town"] == ["south", "east"]).all()
+    with pytest.warns(UtilityWarning, match="rows of the classes 'south', 'east' are mostly noise"):
+        assert (synth.sample(y=["south", "east"])["town"] == ["south", "east"]).all()
+    with pytest.warns(UtilityWarning, match="'south', 'east' are mostly noise"):
+        synth.sample(20, class_ratio="balanced")
+    assert (synth.sample(20, class_ratio={"north": 1.0})["town"] == "north").all()  # without a warning
+    with pytest.raises(
+        ValueError, match="no rows with 'town': 'south': there are none in the data, or the noise hides"
+    ):
+        synth.sample(20, given={"town": "south"})
 
 
 @pytest.mark.parametrize(

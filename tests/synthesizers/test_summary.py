@@ -62,6 +62,21 @@ def test_lost_categories_are_said_by_column_with_their_share():
     assert share == pytest.approx(town.other, abs=0.02)
 
 
+@pytest.mark.filterwarnings("ignore:the classes of the target")
+def test_rows_whose_combination_is_replaced_are_said_with_their_share():
+    frame = _frame()
+    frame["land"] = np.where(frame["town"] == "town 0", "north", "south")
+    rule = ["combinations(town, land)"]
+    with pytest.warns(UtilityWarning, match=r"combinations were not kept .*'town' \((5\d|6[0-4])%\), 'land'"):
+        synth = MomentSynthesizer(0.6, target="ill", constraints=rule).fit(frame)
+    columns = {column.name: column for column in synth.summary_.columns}
+    assert columns["town"].replaced == columns["land"].replaced == pytest.approx(0.58, abs=0.06)
+    assert columns["sex"].replaced is None
+    assert "one that was kept, which is then too frequent: town 5" in repr(synth.summary_)
+    north = (synth.sample(5000)["town"] == "town 0").mean()  # of .41 of the rows
+    assert north > 0.6
+
+
 @pytest.mark.filterwarnings("error")
 def test_what_the_warning_advises_ends_it():
     summary = MomentSynthesizer(2.0, target="ill", schema=_declared()).fit(_frame()).summary_

@@ -133,6 +133,7 @@ def test_likely_identifiers_and_codes_are_named_before_the_charge_by_names_and_d
         MomentSynthesizer(0.05, target="diagnosis").fit(frame)
     texts = [str(w.message) for w in caught]
     assert any("identifiers, by their names: 'patient_id'" in text for text in texts)
+    assert any("give the column of their identifiers as unit='patient_id' (--unit)" in text for text in texts)
     assert any("whole numbers: 'status_code'" in text for text in texts)
 
 
