@@ -188,8 +188,8 @@ def _meaning(card, found, charges) -> Part:
 
 def _of_delta(delta) -> str:
     if not delta > 0:
-        return "There is no delta: this bound never fails."
-    return f"Delta is the largest probability that this bound fails: 1 in {1 / delta:,.0f}."
+        return "There is no delta: this bound has no exception."
+    return f"Delta is an exception: a result may be more probable than this bound allows by 1 in {1 / delta:,.0f} at most."
 
 
 def _risk(name, epsilon, charges, relation) -> tuple:
