@@ -189,7 +189,9 @@ def _meaning(card, found, charges) -> Part:
 def _of_delta(delta) -> str:
     if not delta > 0:
         return "There is no delta: this bound has no exception."
-    return f"Delta is an exception: a result may be more probable than this bound allows by 1 in {1 / delta:,.0f} at most."
+    return (
+        f"Delta is an exception: a result may be more probable than this bound allows by 1 in {1 / delta:,.0f} at most."
+    )
 
 
 def _risk(name, epsilon, charges, relation) -> tuple:
