@@ -171,7 +171,7 @@ FITS = {
     "frame, triples": lambda: (MomentSynthesizer(8.0, target="job"), FRAME),
     "frame, target": lambda: (MomentSynthesizer(8.0, target="job", budget_split={"target": 0.2}), FRAME),
     "frame, target, replace_one": lambda: (
-        P3GMSynthesizer(target="job", neighboring="replace_one", budget_split={"target": 0.1}),
+        P3GMSynthesizer(8.0, target="job", neighboring="replace_one", budget_split={"target": 0.1}),
         FRAME,
     ),
     "arrays, features": lambda: (P3GMSynthesizer(image_shape=(1, 3), decoder="features", random_state=0), X, Y),

@@ -22,7 +22,7 @@ from _sabotage import Claim, assert_caught, before, mutant_ids
 from skdpgen.data import frames as _frames
 from skdpgen.data.level_groups import LevelProfiles, noise_with_levels
 from skdpgen.data.sources import ChunkSource, add_sums
-from skdpgen.generators.target_model import TargetStep
+from skdpgen.generators.target_step import TargetStep
 from skdpgen.mechanisms import _moments, sum_of_rows
 from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
 from skdpgen.mechanisms._one_hot import one_hot_moments

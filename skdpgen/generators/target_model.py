@@ -1,13 +1,8 @@
-"""A model of the target given the other columns: fitted to synthetic rows, then corrected by one private gradient.
+"""A model of the target given the other columns: the logits of a row are a sum over cells.
 
-The released tables show how the target depends on each pair of columns. Their noise looks like interactions that the
-rows do not have. The model here is an additive logistic regression. Its features are cells of columns, and of a few
-pairs and triples of columns. Its fit to synthetic rows is post-processing. One clipped gradient of its log-likelihood
-over the private rows shows where the synthetic rows are wrong. The model makes a Newton step along this gradient, with
-the Hessian of the synthetic rows.
-
-The model covers the classes that have enough rows (`covered_classes`). Rows of the other classes stay as the tables
-give them.
+The cells are those of each column, of a few pairs and triples of columns, and the leaves of boosted trees. The model
+covers the classes that have enough rows (`covered_classes`). Rows of the other classes stay as the tables give them.
+`target_step` fits such a model.
 """
 
 from __future__ import annotations
@@ -15,14 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import softmax
 
 from ..tabular import sample_levels
 from ..tabular._encoder import one_hot
-from ..utils.blocks import map_blocks
+from .oblivious_trees import ObliviousTrees
 
-__all__ = ["ColumnCells", "TargetModel", "TargetStep", "covered_classes", "initial_step"]
+__all__ = ["LARGEST_WEIGHT", "ColumnCells", "TargetModel", "covered_classes", "looked_up"]
 
 # Most cells of a column of numbers and of categories, and of all columns together, about.
 _MOST_BINS, _MOST_LEVELS, _MOST_CELLS = 32, 128, 512
@@ -33,16 +27,8 @@ _FREQUENT = 50
 _PAIR_PARTS, _TRIPLE_PARTS, _N_PAIRS, _N_TRIPLES, _MOST_OF_TRIPLES = 4, 2, 12, 6, 24
 # Expected variance of the target in a cell of a pair or triple below which it does not count.
 _LEAST_VARIANCE = 5.0
-# Ridge of columns and of their pairs and triples, in rows; steps of L-BFGS.
-_RIDGE, _RIDGE_OF_TERMS, _MOST_STEPS = 2.0, 20.0, 60
-# Factor of the fitted interactions in the first model, as some of them come from noise; the gradient corrects it.
-_INTERACTIONS = 0.5
-# Quantile of the norms of the gradients of synthetic rows that is the clipping bound.
-_CLIPPED = 0.95
-# Least number of synthetic rows that a direction is scaled by.
-_LEAST_ROWS = 5.0
 # Largest weight of a cell and largest prior, in logits; and updates of the prior to the shares of the classes.
-_LARGEST_WEIGHT, _UPDATES_OF_PRIOR = 30.0, 4
+LARGEST_WEIGHT, _UPDATES_OF_PRIOR = 30.0, 4
 # Least share of the rows of a covered class, and the most covered classes.
 _LEAST_SHARE, _MOST_COVERED = 1e-3, 20
 
@@ -56,7 +42,7 @@ def covered_classes(shares):
 # ---- cells of columns ----------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class ColumnCells:
-    """Cells of the columns, and of some pairs and triples of columns.
+    """Cells of the columns, of some pairs and triples of columns, and the leaves of trees.
 
     Parameters
     ----------
@@ -68,6 +54,8 @@ class ColumnCells:
         Part of each cell of a column, `_PAIR_PARTS` of them.
     pairs, triples : arrays of int of shape (n_pairs, 2), (n_triples, 3)
         Columns whose parts make further cells. A triple has halves of columns.
+    trees : ObliviousTrees
+        Their leaves are the last cells. Models of earlier versions have none.
     """
 
     edges: tuple
@@ -75,6 +63,7 @@ class ColumnCells:
     parts: tuple = ()
     pairs: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
     triples: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
+    trees: ObliviousTrees = field(default_factory=ObliviousTrees.none)
 
     @property
     def sizes(self):
@@ -84,12 +73,12 @@ class ColumnCells:
 
     @property
     def all_sizes(self):
-        """The same, with the pairs and triples."""
+        """The same, with the pairs, the triples and the trees."""
         more = [_PAIR_PARTS**2] * len(self.pairs) + [_TRIPLE_PARTS**3] * len(self.triples)
-        return np.concatenate([self.sizes, np.array(more, dtype=np.int64)])
+        return np.concatenate([self.sizes, np.array(more, dtype=np.int64), self.trees.sizes])
 
     def codes(self, values):
-        """Cell of each row in each column, and in each pair and triple: int array of shape (n_rows, n)."""
+        """Cell of each row in each column, pair, triple and tree: int array of shape (n_rows, n)."""
         columns = []
         for value, edges, levels in zip(values.T, self.edges, self.levels):
             if edges is None:
@@ -104,6 +93,7 @@ class ColumnCells:
             half = [p * _TRIPLE_PARTS // _PAIR_PARTS for p in part]
             for a, b, c in self.triples:
                 columns.append((half[a] * _TRIPLE_PARTS + half[b]) * _TRIPLE_PARTS + half[c])
+        columns.extend(self.trees.leaves(columns))
         return np.stack(columns, axis=1).astype(np.int64) if columns else np.zeros((len(values), 0), dtype=np.int64)
 
     @classmethod
@@ -131,15 +121,17 @@ class ColumnCells:
         for i, (edges, levels) in enumerate(zip(self.edges, self.levels)):
             columns[str(i)] = {"levels": levels} if edges is None else {"edges": edges}
             columns[str(i)]["parts"] = self.parts[i]
-        return {"columns": columns, "pairs": self.pairs, "triples": self.triples}
+        return {"columns": columns, "pairs": self.pairs, "triples": self.triples, "trees": self.trees.to_state()}
 
     @classmethod
     def from_state(cls, state):
         """Rebuild from `to_state`."""
         columns = [state["columns"][str(i)] for i in range(len(state["columns"]))]
         edges, levels, parts = (tuple(c.get(name) for c in columns) for name in ("edges", "levels", "parts"))
-        made = cls(edges, levels, parts, np.asarray(state["pairs"]), np.asarray(state["triples"]))
+        trees = ObliviousTrees.from_state(state["trees"]) if "trees" in state else ObliviousTrees.none()
+        made = cls(edges, levels, parts, np.asarray(state["pairs"]), np.asarray(state["triples"]), trees)
         made._check()
+        trees.check(made.sizes)
         return made
 
     def _check(self):
@@ -247,7 +239,7 @@ class TargetModel:
 
     def logits(self, codes):
         """Logits of rows from their cells, shape (n_rows, n_covered): each row's sum is in the order of the columns."""
-        return _looked_up(codes, self.cells.all_sizes, self.weights) + self.prior
+        return looked_up(codes, self.cells.all_sizes, self.weights) + self.prior
 
     def probabilities(self, values):
         """Probability of each covered class, shape (n_rows, n_covered)."""
@@ -263,7 +255,7 @@ class TargetModel:
         for _ in range(_UPDATES_OF_PRIOR):
             found = softmax(logits + (model.prior - self.prior), axis=1).mean(axis=0)
             prior = model.prior + np.log(np.maximum(shares, 1e-12) / np.maximum(found, 1e-12))
-            model = replace(model, prior=np.clip(prior, -_LARGEST_WEIGHT, _LARGEST_WEIGHT))
+            model = replace(model, prior=np.clip(prior, -LARGEST_WEIGHT, LARGEST_WEIGHT))
         return model
 
     def log_probability(self, values, class_codes):
@@ -292,8 +284,8 @@ class TargetModel:
         if k < 2 or (np.diff(classes) <= 0).any():
             raise ValueError("the classes of the target's model are not two or more in their order")
         made = cls(classes, ColumnCells.from_state(state["cells"]), state["prior"], state["weights"])
-        if max(np.abs(made.prior).max(initial=0), np.abs(made.weights).max(initial=0)) > _LARGEST_WEIGHT:
-            raise ValueError(f"the weights of the target's model are beyond {_LARGEST_WEIGHT:g}")
+        if max(np.abs(made.prior).max(initial=0), np.abs(made.weights).max(initial=0)) > LARGEST_WEIGHT:
+            raise ValueError(f"the weights of the target's model are beyond {LARGEST_WEIGHT:g}")
         shapes = made.prior.shape == (k,) and made.weights.shape == (int(made.cells.all_sizes.sum()), k)
         columns = zip(made.cells.levels, is_number, n_levels)
         same = len(made.cells.edges) == len(is_number) and all(
@@ -304,170 +296,10 @@ class TargetModel:
         return made
 
 
-def _looked_up(codes, sizes, table):
-    """Sum over the columns of the rows of `table` that belong to their cells; the order of addition is fixed."""
+def looked_up(codes, sizes, table):
+    """Sum over columns of cells of the rows of `table` that belong to them; the order of addition is fixed."""
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
     total = np.zeros((len(codes), table.shape[1]))
     for column, start in zip(codes.T, starts):
         total += table[start + column]
     return total
-
-
-# ---- the private step ----------------------------------------------------------------------------------------------
-@dataclass(frozen=True, eq=False)
-class TargetStep:
-    """A model fitted to synthetic rows, and the scale and bound of the private gradient: functions of releases alone.
-
-    Parameters
-    ----------
-    model : TargetModel
-        Fitted to synthetic rows.
-    interactions : array of shape (n_cells_of_terms, n_covered)
-        What the pairs and triples add to its logits in full; the model has a part of it.
-    scale : array of shape (n_cells_of_columns + n_covered, n_directions)
-        From the features of a row (its cells, and its interactions) to directions in which the Hessian of the
-        synthetic rows is the identity.
-    bound : float
-        Norm to which the gradient of a row is clipped.
-    """
-
-    model: TargetModel
-    interactions: np.ndarray
-    scale: np.ndarray
-    bound: float
-
-    def rows(self, values, class_codes):
-        """Cells of rows and the place of their class, in one matrix, as `gradients` takes them: shape (n_rows, n + 1).
-
-        The numbers are whole. They are floats because `sum_of_rows` takes one matrix of rows.
-        """
-        return np.column_stack([self.model.cells.codes(values), self.model.places(class_codes)]).astype(np.float64)
-
-    def gradients(self, rows):
-        """Gradient of the log-likelihood of each row, shape (n_rows, n_directions * n_covered).
-
-        A row whose class is not covered has the gradient 0.
-
-        It is a function of the row alone, to the last bit.
-        """
-        codes, at = rows[:, :-1].astype(np.int64), rows[:, -1].astype(np.int64)
-        residual = -softmax(self.model.logits(codes), axis=1)
-        known = np.flatnonzero(at >= 0)
-        residual[known, at[known]] += 1.0
-        residual[at < 0] = 0.0
-        return (self._directions(codes)[:, :, None] * residual[:, None, :]).reshape(len(rows), -1)
-
-    def _directions(self, codes):
-        """Features of rows in the directions, shape (n_rows, n_directions)."""
-        sizes = self.model.cells.all_sizes
-        n = len(self.model.cells.edges)
-        found = _looked_up(codes[:, :n], sizes[:n], self.scale)
-        shifts = _looked_up(codes[:, n:], sizes[n:], self.interactions)
-        shifts = shifts - shifts.mean(axis=1, keepdims=True)
-        for k, row in enumerate(self.scale[int(sizes[:n].sum()) :]):
-            found += shifts[:, k, None] * row
-        return found
-
-    def corrected(self, gradient, sd, row_count):
-        """The model after a Newton step along a released gradient.
-
-        Parameters
-        ----------
-        gradient : array of shape (n_directions * n_covered,)
-            Noisy sum of the clipped gradients, in their units.
-        sd : float
-            Standard deviation of the noise on each entry.
-        row_count : float
-            Released number of rows.
-
-        Returns
-        -------
-        TargetModel
-        """
-        k = len(self.model.classes)
-        gradient = gradient.reshape(-1, k) / row_count
-        gradient = gradient - gradient.mean(axis=1, keepdims=True)
-        # drawn towards no step as far as the noise explains it (James and Stein)
-        square, noise = float(np.square(gradient).sum()), len(gradient) * (k - 1) * (sd / row_count) ** 2
-        kept = max(0.0, 1.0 - noise / max(square, 1e-300))
-        # moving the logits of all classes alike changes nothing: of two classes the steps of both count, each for half
-        step = (k - 1) / k * kept * self.scale @ gradient
-        n = int(self.model.cells.sizes.sum())
-        weights = self.model.weights.copy()
-        weights[:n] += step[:n]
-        centred = self.interactions - self.interactions.mean(axis=1, keepdims=True)
-        weights[n:] += centred @ step[n:]
-        return replace(self.model, weights=np.clip(weights, -_LARGEST_WEIGHT, _LARGEST_WEIGHT))
-
-
-def initial_step(values, class_codes, covered, is_number, n_levels):
-    """Fit a model of the target to synthetic rows, and prepare the private step: post-processing.
-
-    Parameters
-    ----------
-    values : array of shape (n_rows, n_columns)
-        Of synthetic rows: numbers, NaN where missing, and levels of categories.
-    class_codes : array of int of shape (n_rows,)
-    covered : array of int
-        Codes of the covered classes. With one class, all gradients are 0.
-    is_number : array of bool of shape (n_columns,)
-    n_levels : array of int of shape (n_columns,)
-        Of the columns of categories.
-
-    Returns
-    -------
-    TargetStep
-    """
-    inside = np.isin(class_codes, covered)
-    values, labels = values[inside], np.searchsorted(covered, class_codes[inside])
-    hot = np.eye(len(covered))[labels]
-    share = (hot.sum(axis=0) + 1) / (len(hot) + len(covered))
-    cells = ColumnCells.of_rows(values, is_number, n_levels)
-    prior = np.log(share)
-    codes = cells.codes(values)
-    columns = one_hot(codes, cells.sizes)
-    weights = _logistic(columns, hot, np.broadcast_to(prior, hot.shape), _RIDGE)
-    logits = prior + columns @ weights
-    chances = softmax(logits, axis=1)
-    cells = cells.with_terms(codes, hot - chances, chances * (1 - chances))
-    codes = cells.codes(values)
-    n = len(cells.edges)
-    terms = one_hot(codes[:, n:], cells.all_sizes[n:])
-    interactions = _logistic(terms, hot, logits, _RIDGE_OF_TERMS)
-    model = TargetModel(covered, cells, prior, np.concatenate([weights, _INTERACTIONS * interactions]))
-    chances = softmax(model.logits(codes), axis=1)
-    features = terms @ interactions
-    features = np.concatenate([columns, features - features.mean(axis=1, keepdims=True)], axis=1)
-    variances = (chances * (1 - chances)).sum(axis=1) / len(covered)
-    values_of, vectors = np.linalg.eigh((features * variances[:, None]).T @ features / len(features))
-    kept = values_of > 1e-9 * values_of.max()  # the cells of a column sum to 1: others are no directions
-    least = _LEAST_ROWS * float(variances.mean()) / len(features)
-    scale = vectors[:, kept] / np.sqrt(np.maximum(values_of[kept], least))
-    if not kept.any():
-        scale = np.zeros((features.shape[1], 1))
-    step = TargetStep(model, interactions, scale, 1.0)
-    rows = step.rows(values, covered[labels])
-    norms = [np.linalg.norm(part, axis=1) for _, part in map_blocks(step.gradients, rows, 1024)]
-    return replace(step, bound=max(float(np.quantile(np.concatenate(norms), _CLIPPED)), 1e-12))
-
-
-def _logistic(features, hot, offset, ridge):
-    """Weights of a multinomial logistic regression with an offset, by L-BFGS."""
-    n, d, k = len(hot), features.shape[1], hot.shape[1]
-    if d == 0:
-        return np.zeros((0, k))
-    scale = 1 / np.sqrt(features.mean(axis=0, dtype=np.float64) + 1e-3)  # rare cells move as fast as frequent ones
-    features, penalty = features * scale.astype(np.float32), ridge / n * np.square(scale)[:, None]
-
-    def loss(flat):
-        weights = flat.reshape(d, k)
-        logits = offset + features @ weights.astype(np.float32)
-        top = logits.max(axis=1, keepdims=True)
-        exponentials = np.exp(logits - top)
-        total = exponentials.sum(axis=1, keepdims=True)
-        fit = np.mean(top[:, 0] + np.log(total[:, 0]) - (logits * hot).sum(axis=1))
-        gradient = features.T @ (exponentials / total - hot).astype(np.float32) / n + penalty * weights
-        return float(fit + 0.5 * np.sum(penalty * weights**2)), gradient.ravel().astype(np.float64)
-
-    found = minimize(loss, np.zeros(d * k), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_STEPS})
-    return found.x.reshape(d, k) * scale[:, None]

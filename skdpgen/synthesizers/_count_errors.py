@@ -52,7 +52,7 @@ _KEPT = 0.95
 # What a plan assumes of facts that the fit will learn.
 ASSUMED_CATEGORIES, ASSUMED_CLASSES = 10, 2
 # Releases that a fit may not make: their shares then buy the moments again.
-RESPENT = ("categories", "ranges", "triples")
+RESPENT = ("categories", "ranges", "triples", "target")
 # Standard deviations below which a class counts as absent: see `consistent_marginals` and `fit_scores`.
 _HIDDEN = 3.0
 

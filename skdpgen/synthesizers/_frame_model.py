@@ -19,7 +19,8 @@ from ..generators.product_mixture import TableModel, consistent_marginals, fit_t
 from ..generators.refined_table import RefinedTable
 from ..generators.rows_of_classes import RowsOfClasses
 from ..generators.scores import ScoreModel, fit_scores
-from ..generators.target_model import TargetModel, covered_classes, initial_step
+from ..generators.target_model import TargetModel, covered_classes
+from ..generators.target_step import hides_target, initial_step
 from ..generators.triples import quarters_of_levels, released_triples
 from ..generators.units import UnitModel, UnitSampler
 from ..mechanisms import add_gaussian, triple_bounds, unpack_moments, unpack_one_hot_moments
@@ -263,6 +264,10 @@ def fit_frame_model(rows, model, fit):
             sd = plan.noise_sd(noise_multiplier * tables.sensitivity(neighboring))
             triples = release_triples(rows, codec, unpack_one_hot_moments(packed, plan), sd, plan.contrasts, fit)
         unspent = unspent if triples is not None else (*unspent, "triples")
+    if "target" in noise:
+        sensitivity = BoundedSum(0.0, add_or_remove_one=1.0).sensitivity(neighboring)
+        counts = _class_counts(packed, noise_multiplier * tables.sensitivity(neighboring), plan, scores, codec)
+        unspent = (*unspent, "target") if hides_target(counts, noise["target"] * sensitivity) else unspent
     for label in unspent:  # its share of the budget buys the moments again
         both = noise_multiplier, noise[label]
         packed = joined(packed, add_gaussian(tables, both[1], rng, neighboring), both)
@@ -280,7 +285,7 @@ def fit_frame_model(rows, model, fit):
     fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent, seen=shown)
     if "unit_pairs" in noise:
         fitted.units = release_pairs(rows, fitted, model.units.shared, fit)
-    if "target" in noise:
+    if "target" in noise and "target" not in unspent:
         fitted.target_model = release_target_model(rows, fitted, fit)
     return fitted
 
@@ -304,7 +309,10 @@ def release_target_model(rows, fitted, fit):
     classes = spread_components(_SYNTHETIC_ROWS, fitted.class_ratio, stream)
     synthetic = codec.decode_seen(fitted.draw(classes, stream), classes, stream)
     values, _ = codec.seen_values(synthetic)
-    step = initial_step(values, classes, covered, codec.is_number, codec.n_levels)
+    counts = fitted.latent_model.class_counts[covered]
+    row_count = max(float(counts.sum()), 1.0)
+    sensitivity = BoundedSum(0.0, add_or_remove_one=1.0).sensitivity(fit.neighboring)
+    step = initial_step(values, classes, covered, codec.is_number, codec.n_levels, noise * sensitivity / row_count)
     query = rows.target_gradients(codec, step)
     gradient = step.bound * add_gaussian(query, noise, fit.rng, fit.neighboring)
     if len(covered) < 2:  # the gradient is 0, and is released since it was charged
@@ -316,9 +324,16 @@ def release_target_model(rows, fitted, fit):
         )
         return None
     sd = step.bound * noise * query.sensitivity(fit.neighboring)
-    counts = fitted.latent_model.class_counts[covered]
-    model = step.corrected(gradient, sd, max(float(counts.sum()), 1.0))
+    model = step.corrected(gradient, sd, row_count)
     return model.with_shares(values[np.isin(classes, covered)], counts / counts.sum())
+
+
+def _class_counts(packed, scale, plan, scores, codec):
+    """Released row counts of the classes, from moments whose weighted noise has a standard deviation of `scale`."""
+    if scores is not None:
+        return np.maximum(unpack_moments(packed, scores.matrix.shape[1], scores.l2_bound).count, 0.0)
+    released, sd = unpack_one_hot_moments(packed, plan), plan.noise_sd(scale)
+    return consistent_marginals(released, sd, plan.contrasts, codec.optional_levels)[0]
 
 
 def release_triples(rows, codec, released, sd, contrasts, fit):

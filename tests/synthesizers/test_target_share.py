@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -182,12 +184,28 @@ def test_nothing_declared_constraints_and_several_targets():
     assert share > (pilots.loc[pilots["job"] == "nurse", "state"] == "bad").mean() + 0.1
 
 
-def test_where_the_noise_hides_a_class_there_is_no_model_and_a_warning():
-    frame = _frame(3000).assign(state="good")
-    with pytest.warns(UtilityWarning, match="no model of the target"), pytest.warns(UtilityWarning, match="absent"):
-        synth = MomentSynthesizer(1.0, schema=SCHEMA, target="state", random_state=0, budget_split=SHARE).fit(frame)
+@pytest.mark.parametrize(("n", "one_class"), [(3000, True), (500, False)])
+def test_where_the_noise_hides_the_target_the_share_buys_the_moments_again(n, one_class):
+    frame = _frame(n)
+    frame = frame.assign(state="good") if one_class else frame
+    released = []
+    synth = MomentSynthesizer(1.0, schema=SCHEMA, target="state", random_state=0, budget_split=SHARE)
+    with warnings.catch_warnings(), watch_releases(lambda value, sd, kind: released.append((np.size(value), sd))):
+        warnings.simplefilter("ignore", UtilityWarning)
+        synth.fit(frame)
     assert synth.model_.target_model is None
-    assert set(synth.sample(100, random_state=0)["state"]) == {"good"}
+    assert "target" in synth.model_.respent
+    labels = [phase.label for phase in synth.plan(frame).phases if phase.label not in synth.model_.respent]
+    again = [label for label in ("ranges", "categories", "triples", "target") if label in synth.model_.respent]
+    assert len(released) == len(labels) + len(again)
+    noise = synth.plan(frame).noise_multipliers
+    (size, sd), (size_again, sd_again) = released[labels.index("moments")], released[-1]
+    assert size == size_again  # one query, at the noise of either charge
+    np.testing.assert_allclose(sd_again / sd, noise["target"] / noise["moments"])
+    rows = synth.sample(100, random_state=0)
+    assert set(rows["state"]) <= {"good", "poor", "bad"}
+    plain = synth.model_.latent_model.sample(np.zeros(5, dtype=int), np.random.default_rng(0))
+    assert plain.shape == (5, 4)
 
 
 def test_a_class_without_a_model_keeps_the_rows_of_the_tables(monkeypatch):
