@@ -352,7 +352,7 @@ MUTANTS = [
         [CELLS["add_or_remove_one"], CELLS["replace_one"]],
         (
             _array_model.subcluster_moments,
-            ("shared_moments($rest, l2_bound=$radius)", "shared_moments($rest, l2_bound=100 * $radius)"),
+            ("class_moments($rest, l2_bound=$radius)", "class_moments($rest, l2_bound=100 * $radius)"),
         ),
     ),
     (
