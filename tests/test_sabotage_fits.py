@@ -324,7 +324,10 @@ MUTANTS = [
         [FEATURES_JOINED],
         (
             FeatureSpace.codes_of,
-            ("$cuts.codes($features, $classes)", "$cuts.codes($features - $features.mean(axis=0), $classes)"),
+            (
+                "$cuts.codes($features, $classes)",
+                "$cuts.codes($features - $features.mean(axis=0) + self.cuts.center, $classes)",
+            ),
         ),
     ),
     (
