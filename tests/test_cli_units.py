@@ -11,6 +11,7 @@ from _command_line import refused
 
 from skdpgen import PrivacyCard
 from skdpgen.__main__ import main
+from skdpgen.commands._hints import copies, likely_units
 from skdpgen.generators.product_mixture import fit_tables
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -40,6 +41,19 @@ def test_a_fit_that_protects_one_row_warns_of_columns_of_persons(visits, capsys)
     assert "repeated values of patient: without --unit patient the guarantee is for one row" in said
     assert main([*fit, "--drop", "patient"]) == 0
     assert "PrivacyLeakWarning" not in capsys.readouterr().err
+
+
+def test_columns_of_persons_are_known_as_texts_whole_numbers_and_such_that_may_be_missing():
+    numbers, texts = np.repeat(np.arange(300), 2), [f"p{i}" for i in np.repeat(np.arange(300), 2)]
+    frame = pd.DataFrame({"pid": numbers, "patient": texts, "person_id": np.where(numbers == 7, np.nan, numbers)})
+    frame["customer_id"] = numbers + 0.5  # no identifiers
+    assert likely_units(frame) == ["pid", "patient", "person_id"]
+
+
+def test_copies_of_columns_are_known_and_columns_of_lists_are_none():
+    frame = pd.DataFrame({"a": [*"xyz"], "b": [[1], [2], [3]]})
+    assert copies(frame) == []
+    assert copies(frame.assign(again=frame["a"])) == [("a", "again")]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

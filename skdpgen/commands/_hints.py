@@ -40,11 +40,14 @@ def likely_units(frame):
 
     found = []
     for name in frame.columns:
-        dtype = frame[name].dtype
-        if names_units(name) and (pdt.is_integer_dtype(dtype) or pdt.is_string_dtype(dtype)):
-            values = frame[name].dropna()
-            if max(_FEWEST, len(values) / 1000) <= values.nunique() < len(values):
-                found.append(name)
+        if not names_units(name):
+            continue
+        values = frame[name].dropna()
+        # a column that may have missing values is read as floats
+        whole = pdt.is_float_dtype(values.dtype) and bool((values % 1 == 0).all())
+        known = whole or pdt.is_integer_dtype(values.dtype) or pdt.is_string_dtype(values.dtype)
+        if known and max(_FEWEST, len(values) / 1000) <= values.nunique() < len(values):
+            found.append(name)
     return found
 
 
@@ -104,7 +107,10 @@ def copies(frame):
     """
     first, found = {}, []
     for name in frame.columns:
-        codes, values = pd.factorize(frame[name])
+        try:
+            codes, values = pd.factorize(frame[name])
+        except TypeError:  # lists, as Parquet files may have
+            continue
         if len(values) < 3:
             continue
         key = hash(codes.tobytes())

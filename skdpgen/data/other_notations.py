@@ -171,7 +171,9 @@ def _all_read(texts, form):
 
 # ---- what is said of them ------------------------------------------------------------------------------------------
 def refusal_of_file(found):
-    """Return the message for columns of a file: their names and the options that read them, and no value.
+    """Return the message for columns of a file: their names and the options that read them.
+
+    An option may contain a usual mark of missing values, such as NA; the message has no other value.
 
     Parameters
     ----------

@@ -251,7 +251,7 @@ def _directions(hessian, changes, noise):
     if not kept.any():
         return np.zeros((len(changes), 1)), np.ones(1), np.ones(1)
     h, vectors = h[kept], vectors[:, kept]
-    hidden = noise**2 / h
+    hidden = np.minimum(noise**2 / h, 1e12)  # of any more, 1 could not be distinguished from rounding
     ordered = np.sort(hidden)
     levels = (1 + np.cumsum(ordered)) / np.arange(1, len(h) + 1)
     energy = np.maximum(levels[np.flatnonzero(levels > ordered)[-1]] - hidden, 0.0)
