@@ -213,7 +213,7 @@ def _radius(features, centers):
     return max(_BEYOND * float(np.quantile(np.linalg.norm(features - centers, axis=1), _INSIDE)), 1e-9)
 
 
-def released_targets(space, centers, moments, noise_sd, mean_noise_sd):
+def released_targets(space, centers, moments, noise_sd, mean_noise_sd, *, apart):
     """Compute what the features of synthetic images should be from the released moments of those of real ones.
 
     Parameters
@@ -228,6 +228,8 @@ def released_targets(space, centers, moments, noise_sd, mean_noise_sd):
         Standard deviation of the noise on a diagonal entry of ``moments.second``.
     mean_noise_sd : float
         Standard deviation of the noise on an entry of ``moments.sum``.
+    apart : bool
+        Whether the second moments are those of each class, as the noise does not hide what they differ by.
 
     Returns
     -------
@@ -245,7 +247,7 @@ def released_targets(space, centers, moments, noise_sd, mean_noise_sd):
     zero = np.zeros((n_groups, k))
     latents = class_latents(Moments(of.sum(axis=1), zero, within), zero, noise_sd, mean_noise_sd, k)
     spreads = space.features - space.centers[space.codes]
-    if n_groups == n_classes:
+    if apart:
         return centers + shift, _class_maps(spreads, space.codes // space.per_class, latents)
     found = _common_map(spreads, within[0] / counts.sum(), latents, noise_sd / counts.sum())
     return centers + shift, np.tile(found, (n_classes, 1, 1))

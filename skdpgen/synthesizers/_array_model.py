@@ -500,7 +500,7 @@ def refine_images(rows, codec, generator, row_count, features, fit):
     released = released._replace(count=floored(released.count), second=released.second * radius**2)
     noise_sds = sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
     centers, space = space.centers, space.at_shares(released.count)
-    means, maps = released_targets(space, centers, released, *noise_sds)
+    means, maps = released_targets(space, centers, released, *noise_sds, apart=apart)
     return RefinedImages.of(generator, space, means, maps, n_steps=features.n_steps).aimed(fit.stream, apart=apart)
 
 

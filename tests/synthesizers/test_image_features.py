@@ -212,7 +212,8 @@ def _targets(space, shift, covariances, noise_sd=0.0, mean_noise_sd=0.0):
     count, (n_parts, k) = np.full(len(space.centers), 1000.0), space.centers.shape
     of = shift.reshape(len(covariances), -1, k)
     second = 1000 * (n_parts // len(covariances) * covariances + np.swapaxes(of, 1, 2) @ of)
-    return released_targets(space, space.centers, Moments(count, 1e3 * shift, second), noise_sd, mean_noise_sd)
+    moments, apart = Moments(count, 1e3 * shift, second), len(covariances) > 1
+    return released_targets(space, space.centers, moments, noise_sd, mean_noise_sd, apart=apart)
 
 
 def _roots(rng, n):
@@ -255,6 +256,14 @@ def test_moments_of_features_that_are_noise_alone_leave_the_synthetic_ones(gener
     means, maps = _targets(space, shift, np.eye(20)[None], 1e7 * 20**-0.5, 1000.0)
     assert np.linalg.norm(means - space.centers) < 0.5 * np.linalg.norm(shift)
     np.testing.assert_allclose(maps, np.tile(np.eye(20), (10, 1, 1)), atol=0.02)
+
+
+def test_noise_alone_leaves_images_without_classes_as_they_are(generator, few, rng):
+    """One class has the common map: with few rows, the noise is larger than what the covariances differ by."""
+    space = feature_space(generator, (8, 8), rng, n_features=20, n_scales=2)
+    whole = replace(space, codes=0 * space.codes, centers=space.features.mean(axis=0)[None])
+    _, maps = _targets(whole, np.zeros((1, 20)), np.eye(20)[None], 1e7 * 20**-0.5, 1000.0)
+    np.testing.assert_allclose(maps, np.eye(20)[None], atol=0.02)
 
 
 def test_classes_are_cut_in_halves_and_then_at_the_released_shares(generator, few, rng):
