@@ -81,11 +81,10 @@ class ClassCuts:
         center, directions, middles = (
             np.asarray(state[name], dtype=np.float64) for name in ("center", "directions", "middles")
         )
-        reach, n_directions = float(state["reach"]), middles.shape[-1]
+        reach, n_directions = float(state["reach"]), middles.shape[-1] if middles.ndim else 0
         shapes = [(d,), (n_classes, d, n_directions), (n_classes, n_directions)]
-        if [
-            each.shape for each in (center, directions, middles)
-        ] != shapes or not 1 <= n_directions <= _MOST_DIRECTIONS:
+        fits = [each.shape for each in (center, directions, middles)] == shapes
+        if not fits or not 1 <= n_directions <= _MOST_DIRECTIONS:
             raise ValueError("the sub-clusters of the classes do not fit the classes and their features")
         if not (reach > 0 and np.isfinite(reach)):
             raise ValueError("the reach of the sub-clusters must be positive")

@@ -2,7 +2,7 @@
 
 The released tables show how the target depends on each pair of columns. Their noise looks like interactions that the
 rows do not have. Two models are fitted to synthetic rows, which is post-processing: an additive logistic regression
-with a few pairs and triples of columns, and boosted trees. The first model is between them. One clipped gradient of its
+with a few pairs and triples of columns, and boosted trees. The first model is their mean. One clipped gradient of its
 log-likelihood over the private rows shows where it is wrong. The gradient is released in those directions in which the
 noise does not hide a change of the expected size, and the model makes a Newton step along it.
 """

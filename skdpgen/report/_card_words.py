@@ -188,9 +188,10 @@ def _meaning(card, found, charges) -> Part:
 
 def _of_delta(delta) -> str:
     if not delta > 0:
-        return "There is no delta: this bound has no exception."
+        return "Delta is 0: this bound holds for every result."
     return (
-        f"Delta is an exception: a result may be more probable than this bound allows by 1 in {1 / delta:,.0f} at most."
+        "Delta is an allowance: any result may be more probable than this bound allows, by at most "
+        f"1 in {1 / delta:,.0f}."
     )
 
 

@@ -265,9 +265,8 @@ def fit_frame_model(rows, model, fit):
             triples = release_triples(rows, codec, unpack_one_hot_moments(packed, plan), sd, plan.contrasts, fit)
         unspent = unspent if triples is not None else (*unspent, "triples")
     if "target" in noise:
-        sensitivity = BoundedSum(0.0, add_or_remove_one=1.0).sensitivity(neighboring)
         counts = _class_counts(packed, noise_multiplier * tables.sensitivity(neighboring), plan, scores, codec)
-        unspent = (*unspent, "target") if hides_target(counts, noise["target"] * sensitivity) else unspent
+        unspent = (*unspent, "target") if hides_target(counts, _gradient_noise(fit)) else unspent
     for label in unspent:  # its share of the budget buys the moments again
         both = noise_multiplier, noise[label]
         packed = joined(packed, add_gaussian(tables, both[1], rng, neighboring), both)
@@ -311,8 +310,7 @@ def release_target_model(rows, fitted, fit):
     values, _ = codec.seen_values(synthetic)
     counts = fitted.latent_model.class_counts[covered]
     row_count = max(float(counts.sum()), 1.0)
-    sensitivity = BoundedSum(0.0, add_or_remove_one=1.0).sensitivity(fit.neighboring)
-    step = initial_step(values, classes, covered, codec.is_number, codec.n_levels, noise * sensitivity / row_count)
+    step = initial_step(values, classes, covered, codec.is_number, codec.n_levels, _gradient_noise(fit) / row_count)
     query = rows.target_gradients(codec, step)
     gradient = step.bound * add_gaussian(query, noise, fit.rng, fit.neighboring)
     if len(covered) < 2:  # the gradient is 0, and is released since it was charged
@@ -326,6 +324,11 @@ def release_target_model(rows, fitted, fit):
     sd = step.bound * noise * query.sensitivity(fit.neighboring)
     model = step.corrected(gradient, sd, row_count)
     return model.with_shares(values[np.isin(classes, covered)], counts / counts.sum())
+
+
+def _gradient_noise(fit):
+    """Standard deviation of the noise of the gradient `target`, over its clipping bound; public."""
+    return fit.noise["target"] * BoundedSum(0.0, add_or_remove_one=1.0).sensitivity(fit.neighboring)
 
 
 def _class_counts(packed, scale, plan, scores, codec):

@@ -65,7 +65,7 @@ def test_the_page_answers_the_questions_of_a_privacy_officer_in_order(fitted):
         "bounds learned, and charged",
         "Facts that were learned cost a part of epsilon",
         "Must not be published: the real rows;",
-        "Delta is an exception: a result may be more probable than this bound allows by 1 in 100,000 at most.",
+        "Delta is an allowance: any result may be more probable than this bound allows, by at most 1 in 100,000.",
         "A synthetic row may equal a real one by chance",
         "The noise multiplier is the standard deviation of its noise",
         "whole numbers; no value is missing",
