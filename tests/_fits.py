@@ -368,9 +368,9 @@ def decisions_are_by_the_released_row_count(decision):
     module, name = DECISIONS[decision]
     asked, decide = [], getattr(module, decision)
 
-    def observed(row_count, *args, **options):
-        asked.append(float(row_count))
-        return decide(row_count, *args, **options)
+    def observed(size, *args, **options):
+        asked.append(float(getattr(size, "n_rows", size)))
+        return decide(size, *args, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         everywhere(patch, decide, observed)

@@ -624,7 +624,10 @@ MUTANTS = [
     (
         "scores preferred by the exact row count",
         [Claim(decisions_are_by_the_released_row_count, "prefers_scores")],
-        (_frames.FrameRows.learn, ("prefers_scores($count, $rest)", "prefers_scores(self.n_rows, $rest)")),
+        (
+            _frames.FrameRows.learn,
+            ("prefers_scores($size, $rest)", "prefers_scores(replace($size, n_rows=len(self)), $rest)"),
+        ),
     ),
     (
         "exact row count used by sample of a mixture",

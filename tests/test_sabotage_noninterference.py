@@ -67,7 +67,7 @@ def _array_rows(patch):
 def bins_by_the_exact_number_of_rows(patch):
     n_rows = []
     _wrap(patch, FrameRows, "learn", lambda f, rows, *a, **k: (n_rows.append(len(rows)), f(rows, *a, **k))[1])
-    _wrap(patch, _frames, "plan_bins", lambda f, count, *a, **k: f(float(n_rows[-1]), *a, **k))
+    _wrap(patch, _frames, "plan_bins", lambda f, size: f(replace(size, n_rows=float(n_rows[-1]))))
 
 
 def sign_of_learned_bounds_by_the_exact_minimum(patch):

@@ -75,7 +75,7 @@ from .rows_per_unit import max_rows_phases, row_count_phases
 from .scores import score_moments
 from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
 from .table_plan import (
-    all_have_middles,
+    TableSize,
     correlation_over_noise,
     has_learned_bins,
     plan_bins,
@@ -418,8 +418,6 @@ class FrameRows:
             many = tuple(n for n in learned if len(schema[n].categories) > self.most_categories)
             noise_multipliers = noise_with_levels(noise_multipliers, (*self.grouped, *many))
         numbers = [c for c in schema.columns if not isinstance(c, Categorical | Boolean)]
-        classes = int(np.prod([size_of_column(schema[name]) for name in self._targets]))
-        n_blocks = len(schema) - len(self._targets)
         if numbers:
             cells = self.source.reduce(self._of_seen(bins_histogram, schema), add_sums)
             noisy, sd = _release(cells, noise_multipliers["bins"], rng, neighboring)
@@ -430,9 +428,8 @@ class FrameRows:
         # a model without tables has the most bins; noise relative to a row, of which a unit may have several
         noise_of_tables = noise_multipliers.get("moments", 0.0) if noise_of_model is None else noise_of_model
         noise_of_tables *= 1 if self.unit is None else self.unit.weight
-        divided = tables and all_have_middles(schema, self._targets)
-        options = {"most": self.most_bins, "divided": divided}
-        n_bins, seen = plan_bins(row_count, n_blocks, classes, noise_of_tables, **options)
+        size = TableSize.of(schema, self._targets, row_count, noise_of_tables, most_bins=self.most_bins, tables=tables)
+        n_bins, seen = plan_bins(size)
         binnings, middles = None, {}
         if numbers:
             options = {"learned": self.schema.incomplete, "single_values": tables and np.isinf(seen)}
@@ -440,9 +437,9 @@ class FrameRows:
             middles = middles_from_histogram(noisy, schema, sd, binnings)
         if scores and np.isinf(seen):
             learned = not numbers or has_learned_bins(binnings)
-            if prefers_scores(row_count, n_blocks, classes, noise_of_tables, n_bins, learned, len(numbers)):
+            if prefers_scores(size, n_bins, learned):
                 seen = None
-        visible = correlation_over_noise(row_count, n_blocks, classes, noise_of_tables)
+        visible = correlation_over_noise(size)
         groups = self._grouped(schema, many, binnings, visible, noise_multipliers, rng, neighboring)
         encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
         facts = {"keys": self.keys, "learned": self.schema.incomplete, "construction": self.construction}

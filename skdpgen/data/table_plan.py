@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ..exceptions import InvalidInputError
@@ -14,6 +16,7 @@ from .level_groups import MOST_GROUPS, bytes_of_profiles, grouped_columns
 
 __all__ = [
     "SEEN",
+    "TableSize",
     "all_have_middles",
     "correlation_over_noise",
     "has_learned_bins",
@@ -54,29 +57,65 @@ _FEWER_LEVELS = "merge categories, drop the column, or declare it as an Identifi
 
 
 # ---- how fine the tables are ----------------------------------------------------------------------------------------
-def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, most=16, least=4, divided=False):
-    """Choose the bins of a numeric column, and whether two-way tables are released, from a released row count.
-
-    A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
-    class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise_multiplier * sqrt(number of pairs). k is the
-    largest number at which rho = `weakest` still exceeds the noise. Where only larger correlations do, from .4 on,
-    two-way tables are drawn towards independence by their noise (see `fit_tables`). Where even fewer of them would
-    show anything, they are not released. If all columns have a middle (`divided`, see `all_have_middles`), they are
-    not released from .4 on: the products of sides show more.
+@dataclass(frozen=True)
+class TableSize:
+    """What decides how fine the tables of a DataFrame are.
 
     Parameters
     ----------
     n_rows : float
         Released, or assumed.
-    n_blocks, n_classes : int
-    noise_multiplier : float
-        Of the release of the tables, relative to a row.
+    n_blocks, n_classes, n_numbers : int
+        Columns but the targets, classes of the targets, and columns of numbers and dates.
+    noise : float
+        Noise multiplier of the release of the tables, relative to a row.
+    most_bins : int, default=16
+        Of a numeric column.
+    divided : bool, default=False
+        Whether all columns have a middle, and tables are released.
+    """
+
+    n_rows: float
+    n_blocks: int
+    n_classes: int
+    n_numbers: int
+    noise: float
+    most_bins: int = 16
+    divided: bool = False
+
+    @classmethod
+    def of(cls, schema, targets, n_rows, noise, *, most_bins=16, tables=True):
+        """From a schema, of whose targets those count that have their categories."""
+        known = [column for column in schema.columns if column.name in targets and column.complete]
+        n_numbers = sum(not isinstance(column, Categorical | Boolean) for column in schema.columns)
+        return cls(
+            n_rows=n_rows,
+            n_blocks=len(schema) - len(targets),
+            n_classes=int(np.prod([size_of_column(column) for column in known])),
+            n_numbers=n_numbers,
+            noise=noise,
+            most_bins=most_bins,
+            divided=tables and all_have_middles(schema, targets),
+        )
+
+
+def plan_bins(size, *, weakest=0.25, least=4):
+    """Choose the bins of a numeric column, and whether two-way tables are released.
+
+    A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
+    class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise * sqrt(number of pairs). k is the
+    largest number at which rho = `weakest` still exceeds the noise. Where only larger correlations do, from .4 on,
+    two-way tables are drawn towards independence by their noise (see `fit_tables`). Where even fewer of them would
+    show anything, they are not released. If all columns have a middle, they are not released from .4 on: the products
+    of sides show more.
+
+    Parameters
+    ----------
+    size : TableSize
     weakest : float, default=0.25
         Correlation that the bins are to show.
-    most, least : int, default=16 and 4
-        Bounds of the number of bins.
-    divided : bool, default=False
-        Whether all columns have a middle; public or released.
+    least : int, default=4
+        Least number of bins.
 
     Returns
     -------
@@ -84,38 +123,35 @@ def plan_bins(n_rows, n_blocks, n_classes, noise_multiplier, *, weakest=0.25, mo
     seen : float
         Smallest correlation that exceeds the noise at that number of bins; infinite without two-way tables.
     """
-    ratio = correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier)
-    n_bins = int(np.clip(round((weakest * ratio) ** (2 / 3)), least, most))
+    ratio = correlation_over_noise(size)
+    n_bins = int(np.clip(round((weakest * ratio) ** (2 / 3)), least, size.most_bins))
     seen = n_bins**1.5 / ratio
-    if seen <= SEEN or (seen <= _LEAST_SEEN and n_blocks <= _MANY_COLUMNS and not divided):
+    if seen <= SEEN or (seen <= _LEAST_SEEN and size.n_blocks <= _MANY_COLUMNS and not size.divided):
         return n_bins, float(seen)
     return n_bins, np.inf
 
 
-def correlation_over_noise(n_rows, n_blocks, n_classes, noise_multiplier):
+def correlation_over_noise(size):
     """Ratio of a correlation of 1 to the noise in a two-way table of one bin a column; see `plan_bins`."""
-    noise = 2 * max(noise_multiplier, 1e-12) * np.sqrt(max(n_blocks * (n_blocks - 1) / 2, 1))
-    return max(n_rows / max(n_classes, 1), 1.0) / noise
+    noise = 2 * max(size.noise, 1e-12) * np.sqrt(max(size.n_blocks * (size.n_blocks - 1) / 2, 1))
+    return max(size.n_rows / max(size.n_classes, 1), 1.0) / noise
 
 
-def prefers_scores(n_rows, n_blocks, n_classes, noise_multiplier, n_bins, learned_bins, n_numbers):
+def prefers_scores(size, n_bins, learned_bins):
     """Tell whether scores describe a table better than its one-way tables, where two-way tables are left out.
 
     Parameters
     ----------
-    n_rows, n_blocks, n_classes, noise_multiplier
-        As for `plan_bins`.
+    size : TableSize
     n_bins : int
         Of a numeric column.
     learned_bins : bool
         See `has_learned_bins`; or there are no columns of numbers.
-    n_numbers : int
-        Number of columns of numbers and dates.
     """
-    if n_blocks <= (_MANY_NUMBERS if n_numbers == n_blocks else _MANY_COLUMNS):
+    if size.n_blocks <= (_MANY_NUMBERS if size.n_numbers == size.n_blocks else _MANY_COLUMNS):
         return False
     # noise of a one-way count of a class over the rows of an average level
-    rough = noise_multiplier * n_blocks**0.5 * n_bins * n_classes / max(n_rows, 1.0)
+    rough = size.noise * size.n_blocks**0.5 * n_bins * size.n_classes / max(size.n_rows, 1.0)
     return rough > _ROUGH or learned_bins
 
 

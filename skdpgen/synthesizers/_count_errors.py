@@ -19,7 +19,7 @@ from ..data.level_groups import error_of_a_level, grouped_columns, groups_above_
 from ..data.rows_per_unit import OpenUnit
 from ..data.scores import Scores, score_moments
 from ..data.table_plan import (
-    all_have_middles,
+    TableSize,
     correlation_over_noise,
     plan_bins,
     plan_tables,
@@ -177,8 +177,7 @@ def seen_by_tables(codec, noise_multiplier, neighboring, n_rows):
         Infinite where two-way tables would be left out.
     """
     relative = noise_multiplier * _weight(neighboring)
-    divided = all_have_middles(codec.encoder.schema_, codec.targets)
-    return plan_bins(n_rows, len(codec.n_levels), max(codec.n_classes, 1), relative, divided=divided)[1]
+    return plan_bins(TableSize.of(codec.encoder.schema_, codec.targets, n_rows, relative))[1]
 
 
 def smallest_seen(codec, seen, noise_multiplier, neighboring, n_rows):
@@ -413,24 +412,22 @@ class PlannedTable:
 
     def _errors(self, noise, neighboring, n_rows):
         """The codec that the fit is assumed to make, and the errors of its counts."""
-        n_blocks = len(self.schema) - len(self.targets)
         columns = [self._assumed(column) for column in self.schema.columns]
         schema = self.schema.replace(*columns)
-        classes = int(np.prod([size_of_column(schema[name]) for name in self.targets]))
         numbers = [column for column in columns if not isinstance(column, Categorical | Boolean)]
         moments = noise.get("moments", 0.0) * _weight(neighboring)
-        divided = self.tables and all_have_middles(schema, self.targets)
-        n_bins, seen = plan_bins(n_rows, n_blocks, classes, moments, most=self.most_bins, divided=divided)
+        size = TableSize.of(schema, self.targets, n_rows, moments, most_bins=self.most_bins, tables=self.tables)
+        n_bins, seen = plan_bins(size)
         as_scores = False
         if self.tables and np.isinf(seen):
             enough = min((enough_rows(len(fine_grid(column)) - 1) for column in numbers), default=0.0)
             learned = not numbers or n_rows >= enough * joint_sd(len(numbers), noise["bins"], neighboring)
-            as_scores = prefers_scores(n_rows, n_blocks, classes, moments, n_bins, learned, len(numbers))
+            as_scores = prefers_scores(size, n_bins, learned)
         n_bins = self.most_bins if self.tables or np.isfinite(seen) else n_bins
         target = (self.targets if len(self.targets) > 1 else self.targets[0]) if self.targets else None
-        groups = self._assumed_groups(schema, correlation_over_noise(n_rows, n_blocks, classes, moments))
+        groups = self._assumed_groups(schema, correlation_over_noise(size))
         codec = FrameCodec(TableEncoder(schema, groups=groups, n_bins=n_bins).fit(), target)
-        unknown = np.full(n_blocks, np.nan)
+        unknown = np.full(size.n_blocks, np.nan)
         if not self.tables:
             return codec, CountErrors(unknown, unknown, np.nan, np.nan)
         importance = np.array(self.importance)

@@ -6,9 +6,9 @@ import warnings
 
 import numpy as np
 
-from ..data.table_plan import all_have_middles, plan_bins, prefers_scores, size_of_column
+from ..data.table_plan import TableSize, plan_bins, prefers_scores
 from ..exceptions import UtilityWarning
-from ..tabular import Boolean, Categorical
+from ..tabular import Categorical
 from ..utils.printing import listed
 from ._count_errors import kept_sizes, weighs_units
 
@@ -106,11 +106,6 @@ def _learned_sizes(rows, plan):
 def _hides_relations(rows, n_rows, noise_multiplier):
     """Whether the model will have neither two-way tables nor scores, however few classes are learned."""
     targets = rows.target if isinstance(rows.target, tuple) else () if rows.target is None else (rows.target,)
-    columns = rows.schema.columns
-    known = [c for c in columns if c.name in targets and c.complete]
-    classes, n_blocks = int(np.prod([size_of_column(c) for c in known])), len(columns) - len(targets)
-    n_numbers = sum(not isinstance(c, Categorical | Boolean) for c in columns)
-    divided = all_have_middles(rows.schema, targets)
-    n_bins, seen = plan_bins(n_rows, n_blocks, classes, noise_multiplier, most=rows.most_bins, divided=divided)
-    scores = prefers_scores(n_rows, n_blocks, classes, noise_multiplier, n_bins, True, n_numbers)
-    return n_blocks > 1 and np.isinf(seen) and not scores
+    size = TableSize.of(rows.schema, targets, n_rows, noise_multiplier, most_bins=rows.most_bins)
+    n_bins, seen = plan_bins(size)
+    return size.n_blocks > 1 and np.isinf(seen) and not prefers_scores(size, n_bins, True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpgen.data.arrays import lowpass_basis
-from skdpgen.data.table_plan import plan_bins
+from skdpgen.data.table_plan import TableSize, plan_bins
 from skdpgen.generators.gaussians import (
     LatentSpace,
     LinearGenerator,
@@ -164,10 +164,10 @@ def test_marginals_are_consistent_whatever_the_noise(rng):
 
 
 def test_few_rows_get_few_bins_and_no_pairs():
-    assert plan_bins(45_000, 14, 2, 3.9)[0] == 16
-    assert plan_bins(45_000, 14, 2, 3.9)[1] < 0.4
-    assert plan_bins(500, 30, 2, 3.9) == (4, np.inf)
-    assert plan_bins(40_000, 400, 2, 3.9) == (4, np.inf)
+    assert plan_bins(TableSize(45_000, 14, 2, 6, noise=3.9))[0] == 16
+    assert plan_bins(TableSize(45_000, 14, 2, 6, noise=3.9))[1] < 0.4
+    assert plan_bins(TableSize(500, 30, 2, 6, noise=3.9)) == (4, np.inf)
+    assert plan_bins(TableSize(40_000, 400, 2, 6, noise=3.9)) == (4, np.inf)
 
 
 def test_tables_of_noise_are_drawn_to_independence_and_clear_ones_stay(rng):
