@@ -43,6 +43,9 @@ _COMPARE = {
 }
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+# Values of weekday(...), in the order of pandas. English names, whatever the locale is: a model file says the same
+# everywhere.
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _QUOTED = re.compile(r"`([^`]+)`")
 _IF = re.compile(r"if\b")
 
@@ -104,6 +107,7 @@ class RowConstraint(_Text):
         Columns by name (in backticks where a name is not an identifier), numbers, text in quotes, ``+ - * /``,
         comparisons (also chained), ``in`` and ``not in`` a list, ``and``, ``or``, ``not``. Dates are compared with
         text, as in ``"born < '2020-01-01'"``. Numbers beside dates are days, as in ``"left - came <= 30"``.
+        ``weekday(came)`` is the English name of the day of the week of a date, as in ``"weekday(came) != 'Sunday'"``.
     names : sequence
         Names of the columns.
 
@@ -128,8 +132,11 @@ class RowConstraint(_Text):
     def _check(self, node):
         allowed = (
             ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.In, ast.NotIn, ast.BinOp,
-            ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, *_COMPARE, *_ARITHMETIC,
+            ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.Call, *_COMPARE, *_ARITHMETIC,
         )  # fmt: skip
+        for part in ast.walk(node):
+            if isinstance(part, ast.Call):
+                self._check_call(part)
         for part in ast.walk(node):
             if not isinstance(part, allowed):
                 raise ValueError(f"the constraint {self.text!r} is no comparison of columns and values")
@@ -137,17 +144,38 @@ class RowConstraint(_Text):
                 raise ValueError(f"the constraint {self.text!r}: values must be numbers, text, True or False")
             if isinstance(part, ast.Constant) and _beyond_floats(part.value):
                 raise ValueError(f"the constraint {self.text!r}: numbers must be finite, and no larger than floats")
-            if isinstance(part, ast.Name):
-                self._column(part)
+            if isinstance(part, ast.BinOp) and (_is_call(part.left) or _is_call(part.right)):
+                raise ValueError(f"the constraint {self.text!r}: a day of the week is no number")
             if isinstance(part, ast.Compare):
+                self._check_weekdays(part)
                 for op, right in zip(part.ops, part.comparators):
                     if isinstance(op, ast.In | ast.NotIn) != isinstance(right, ast.List | ast.Tuple):
                         raise ValueError(f"the constraint {self.text!r}: `in` goes with a list, such as `a in [1, 2]`")
+        self.columns_in(node)
         options = [right for part in ast.walk(node) if isinstance(part, ast.Compare) for right in part.comparators]
         if any(isinstance(part, ast.List | ast.Tuple) and part not in options for part in ast.walk(node)):
             raise ValueError(f"the constraint {self.text!r}: a list goes with `in` alone, such as `a in [1, 2]`")
         if not isinstance(node, ast.BoolOp | ast.Compare | ast.Name | ast.UnaryOp) or _is_minus(node):
             raise ValueError(f"the constraint {self.text!r} is no condition: compare it with something")
+
+    def _check_call(self, node):
+        named = isinstance(node.func, ast.Name) and node.func.id == "weekday"
+        if not named or node.keywords or len(node.args) != 1 or not isinstance(node.args[0], ast.Name):
+            raise ValueError(f"the constraint {self.text!r}: the one function is weekday(COLUMN), of a column of dates")
+
+    def _check_weekdays(self, compared):
+        """Refuse a day of the week beside anything else than the names of days, and an order of days."""
+        for op, left, right in zip(compared.ops, [compared.left, *compared.comparators], compared.comparators):
+            sides = [left, *(right.elts if isinstance(right, ast.List | ast.Tuple) else [right])]
+            if not any(map(_is_call, sides)):
+                continue
+            if isinstance(op, _ORDER):
+                raise ValueError(f"the constraint {self.text!r}: compare days of the week by ==, != or `in`")
+            values = [side.value for side in sides if isinstance(side, ast.Constant)]
+            if unknown := [value for value in values if value not in _WEEKDAYS]:
+                raise ValueError(
+                    f"the constraint {self.text!r}: {unknown[0]!r} is no day of the week: write {', '.join(_WEEKDAYS)}"
+                )
 
     @property
     def tree(self):
@@ -161,7 +189,9 @@ class RowConstraint(_Text):
 
     def columns_in(self, tree):
         """Columns that a part of the condition names, in order, each once."""
-        return tuple(dict.fromkeys(self._column(part) for part in ast.walk(tree) if isinstance(part, ast.Name)))
+        functions = [part.func for part in ast.walk(tree) if isinstance(part, ast.Call)]
+        names = [part for part in ast.walk(tree) if isinstance(part, ast.Name) and part not in functions]
+        return tuple(dict.fromkeys(map(self._column, names)))
 
     def check(self, schema):
         """Refuse comparisons of different kinds, undeclared categories, and conditions that no declared value fulfils.
@@ -170,6 +200,9 @@ class RowConstraint(_Text):
 
         Columns that the schema does not declare may have any values. Returns the constraint itself; raises ValueError.
         """
+        for part in ast.walk(self._tree):
+            if isinstance(part, ast.Call) and not isinstance(column := schema[self._column(part.args[0])], Datetime):
+                raise ValueError(f"the constraint {self.text!r}: {column.name!r} is no column of dates")
         try:
             kept = self.holds(_dummy_rows(schema, ("a", "b")))
         except ValueError:  # undeclared categories may be numbers
@@ -195,14 +228,25 @@ class RowConstraint(_Text):
                 continue
             sides = [left, *(right.elts if isinstance(right, ast.List | ast.Tuple) else [right])]
             values = [side.value for side in sides if isinstance(side, ast.Constant)]
+            days = any(map(_is_call, sides))
             for side in sides:
                 column = schema[self._column(side)] if isinstance(side, ast.Name) else None
+                if days and column is not None:
+                    self._check_column_of_days(column)
                 if not isinstance(column, Categorical) or column.values is None:
                     continue
                 if absent := [value for value in values if value not in column.values]:
                     raise ValueError(
                         f"the constraint {self.text!r} names {absent[0]!r}, which is no category of {column.name!r}"
                     )
+
+    def _check_column_of_days(self, column):
+        """Refuse a column beside weekday(...) that cannot have the names of days."""
+        if not isinstance(column, Categorical) or (column.values is not None and not {*column.values} & {*_WEEKDAYS}):
+            raise ValueError(
+                f"the constraint {self.text!r}: {column.name!r} must be a column of categories "
+                f"{', '.join(_WEEKDAYS)}, or such of them as occur"
+            )
 
     def holds(self, frame, undecided=True):
         """Return which rows fulfil the constraint; where a missing value leaves that open, `undecided`.
@@ -258,6 +302,8 @@ class RowConstraint(_Text):
     def _value(self, node, frame):
         if isinstance(node, ast.Name):
             return _plain_objects(frame[self._column(node)])
+        if isinstance(node, ast.Call):
+            return _weekdays(_plain_objects(frame[self._column(node.args[0])]))
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -273,6 +319,22 @@ class RowConstraint(_Text):
                 raise TypeError("text cannot be multiplied")  # repeated text could fill the memory
             return _ARITHMETIC[type(node.op)](a, b)
         return self._truth(node, frame)
+
+
+def _is_call(node):
+    return isinstance(node, ast.Call)
+
+
+def _weekdays(dates):
+    """Names of the days of the week of dates, on their wall clock; those of periods are those of their first days."""
+    if isinstance(dates.dtype, pd.PeriodDtype):
+        dates = dates.dt.to_timestamp()
+    if _all_absent(dates):
+        return dates
+    if not hasattr(dates, "dt") or not hasattr(dates.dt, "day_of_week"):
+        raise TypeError("weekday() takes a column of dates")
+    places = dates.dt.day_of_week.astype("float64").fillna(len(_WEEKDAYS)).to_numpy(dtype=np.intp)
+    return pd.Series(np.array([*_WEEKDAYS, None], dtype=object)[places], index=dates.index, dtype=object)
 
 
 def _is_text(value):
