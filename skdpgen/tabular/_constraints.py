@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import SchemaError
-from ._columns import Boolean, Categorical, Datetime, Identifier, Numeric, output_dtype, rounded_to
-from ._formats import form_of, from_form, type_of_objects
+from ._columns import ISO_DATE, Boolean, Categorical, Datetime, Identifier, Numeric, output_dtype, rounded_to
+from ._formats import form_of, from_form, time_zone, type_of_objects
 from ._frames import numeric_bounds, restore
 
 __all__ = [
@@ -286,7 +286,7 @@ class RowConstraint(_Text):
         if _all_absent(a):
             return _open(a)
         if isinstance(op, ast.In | ast.NotIn):
-            options = [self._value(option, frame) for option in right.elts]
+            options = [_beside_dates(self._value(option, frame), a) for option in right.elts]
             found, absent = a.isin(options), a.isna()
             found = ~found if isinstance(op, ast.NotIn) else found
         else:
@@ -418,8 +418,7 @@ def _comparable(a, b):
         b, a = _comparable(b, a)
         return a, b
     a, b = _plain_categories(a), _plain_categories(b)
-    if isinstance(a, pd.Series) and isinstance(b, str) and pd.api.types.is_datetime64_any_dtype(a.dtype):
-        b = pd.Timestamp(b, tz=a.dt.tz)
+    b = _beside_dates(b, a)
     if isinstance(a, pd.Series) and a.dtype.kind == "m":
         b = _days(b, beside=a)
     if isinstance(b, pd.Series) and b.dtype.kind == "m":
@@ -427,8 +426,23 @@ def _comparable(a, b):
     return a, b
 
 
+def _beside_dates(value, dates):
+    """A text beside a column of dates as a date or period; ValueError unless it is in ISO 8601."""
+    if not isinstance(value, str) or not isinstance(dates, pd.Series):
+        return value
+    periods = isinstance(dates.dtype, pd.PeriodDtype)
+    if not periods and not pd.api.types.is_datetime64_any_dtype(dates.dtype):
+        return value
+    if not ISO_DATE.match(value):
+        raise ValueError(f"write the date {value!r} as in 2020-12-31 (ISO 8601)")
+    return pd.Period(value, freq=dates.dtype.freq) if periods else pd.Timestamp(value, tz=dates.dt.tz)
+
+
 def _plain_objects(series):
     """Decimals as numbers, times of the day as seconds, dates as datetimes: objects compare with no missing one."""
+    if isinstance(series.dtype, pd.ArrowDtype) and series.dtype.kind == "M":  # of dates and times, with a zone or not
+        zone = time_zone(series.dtype)
+        return series.astype("datetime64[us]" if zone is None else pd.DatetimeTZDtype("us", zone))
     if pd.api.types.is_object_dtype(series.dtype) and type_of_objects(series) == "date":
         moments = series.where(series.notna(), None).to_numpy().astype("datetime64[us]")
         return pd.Series(moments, index=series.index)
