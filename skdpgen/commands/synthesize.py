@@ -142,6 +142,12 @@ def _add_results(command):
     add_quiet(command)
     command.add_argument("--output", required=True, metavar="OUT.csv", help="CSV or Parquet file to write")
     command.add_argument("--card", metavar="CARD.json", help="privacy card to write")
+    command.add_argument(
+        "--dataset",
+        metavar="TEXT",
+        help="with --card or --save-model: name of the data set and what one row is, for the card, such as 'Visits to "
+        "the emergency department, 2023; one row is one visit'; public",
+    )
     command.add_argument("--save-model", metavar="M.safetensors", help="released model to write")
 
 
@@ -282,10 +288,15 @@ def run(arguments):
 
 def _check_results(arguments):
     """Refuse rows that cannot be drawn, and files that cannot be written or are named twice."""
+    from ..accounting._card import check_dataset
     from ..data.table_writing import check_apart, check_output
 
     if arguments.rows is not None and not 1 <= arguments.rows < 10**9:
         raise ValueError(f"--rows must be positive, and below 1,000,000,000; got {arguments.rows}")
+    if arguments.dataset is not None:
+        if arguments.card is None and arguments.save_model is None:
+            raise ValueError("--dataset is for the privacy card: give --card or --save-model too")
+        check_dataset(arguments.dataset)
     check_synthetic_units(arguments)
     check_output(arguments.output, table=True)
     if arguments.units_output is not None:
@@ -347,6 +358,8 @@ def _run(arguments, model, settings, schema, notation, results):
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_BEFORE_THE_CHARGE) from None
     warned = _fit(synthesizer, rows, arguments)
+    if arguments.dataset is not None:
+        synthesizer.card_ = synthesizer.card_.with_dataset(arguments.dataset)
     print(synthesizer.summary_, file=sys.stderr)
     # as the real rows are written, so that whatever reads one file reads the other
     written = {"notation": notation, "date_formats": getattr(rows, "attrs", {}).get("date_formats")}
