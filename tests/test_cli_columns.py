@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import _command_line
 import numpy as np
@@ -185,6 +186,31 @@ def test_a_column_deleted_from_the_schema_is_learned_and_said_so_or_left_out(key
     assert list(pd.read_csv("out.csv")) == list(keyed)
     assert main(f"{FIT} --schema two.json --only-schema-columns".split()) == 0
     assert list(pd.read_csv("out.csv")) == ["age", "ill"]
+
+
+def test_a_report_leaves_out_what_the_schema_does_not_list_as_the_fit_did(keyed, capsys):
+    assert main(f"{FIT} --schema two.json --only-schema-columns --rows 200".split()) == 0
+    capsys.readouterr()
+    plain = "report keyed.csv out.csv --output r.html"
+    report = f"{plain} --schema two.json"
+    said = refused(capsys, *report.split())
+    assert "only keyed.csv has the columns visit_id" in said
+    assert "give --drop visit_id, or --only-schema-columns" in said
+    assert main(f"{report} --only-schema-columns".split()) == 0
+    assert "visit_id" not in Path("r.html").read_text()
+    assert main(f"{report} --drop visit_id".split()) == 0
+    assert main(f"{report} --only-schema-columns --unit visit_id".split()) == 0
+    with_target = pd.read_csv("out.csv").assign(died=keyed["ill"].iloc[:200])
+    with_target.to_csv("out.csv", index=False)
+    keyed.assign(died=keyed["ill"]).to_csv("keyed.csv", index=False)
+    assert main(f"{report} --only-schema-columns --target died".split()) == 0
+    assert "Not in the schema: &#x27;died&#x27;. Their bins reach over the range" in Path("r.html").read_text()
+    assert main(f"{report} --drop visit_id".split()) == 0
+    assert "Not in the schema: &#x27;died&#x27;." in Path("r.html").read_text()
+    capsys.readouterr()
+    assert "--only-schema-columns needs --schema" in refused(capsys, *f"{plain} --only-schema-columns".split())
+    keyed.drop(columns="age").to_csv("keyed.csv", index=False)
+    assert "or --only-schema-columns" not in refused(capsys, *report.split())
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from ._arguments import (
     add_budget,
     add_dropping,
     add_escaping,
+    add_only_schema_columns,
     add_quiet,
     add_reading,
     add_schema,
@@ -116,11 +117,7 @@ def _add_columns(command):
         help="infer the kinds of columns (numbers, dates, text) from the values of a CSV file, and declare these kinds "
         "public (default: the schema declares the kinds; on a terminal the command asks about other columns)",
     )
-    command.add_argument(
-        "--only-schema-columns",
-        action="store_true",
-        help="leave out columns that the schema does not list (default: these columns are learned and charged)",
-    )
+    add_only_schema_columns(command, "these columns are learned and charged")
     add_dropping(command)
     command.add_argument(
         "--constraint",
