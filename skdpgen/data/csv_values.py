@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..tabular import Boolean, Datetime, Numeric
 from ..tabular._columns import output_dtype
-from ..tabular._formats import time_zone
+from ..tabular._formats import form_of_strptime, time_zone
 from ..utils.categories import family, number_text
 from .notation import USUAL_NOTATION
 from .other_notations import Reading, marks_among, readings_of
@@ -115,7 +115,8 @@ def with_notation(frame, names, notation):
         if values.empty:
             continue
         for form in notation.dates:
-            moments = pd.to_datetime(texts.distinct.astype(object), errors="coerce", format=form)
+            read = form_of_strptime(form)
+            moments = pd.to_datetime(texts.distinct.astype(object), errors="coerce", format=read)
             if moments.notna().sum() == len(values):
                 columns[name], formats[name] = texts.rows(moments.astype("datetime64[us]")), form
                 break
@@ -209,7 +210,7 @@ def _moments(written, forms, zoned):
     rest, values = short, pd.Series(pd.NaT, index=written.index, dtype="datetime64[us]")
     for form in forms:
         texts = rest if "%f" in form else written.astype(object).where(rest.notna())
-        found = pd.to_datetime(texts, errors="coerce", format=form)
+        found = pd.to_datetime(texts, errors="coerce", format=form_of_strptime(form))
         values = values.fillna(found.astype("datetime64[us]"))
         rest = rest.where(found.isna())
     if zoned:

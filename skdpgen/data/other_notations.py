@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from ..tabular._formats import form_of_strptime
 from ..utils.printing import listed
 from .notation import USUAL_NOTATION
 
@@ -161,12 +162,14 @@ def _is_part(one, other):
 def _dates(texts, notation):
     for like, forms in ((_LIKE_DATES, _DATES), (_LIKE_NAMED, _NAMED_DATES)):
         if texts.str.fullmatch(like).all():
+            if forms is _NAMED_DATES and (texts == texts.str.upper()).all():
+                forms = [form.replace("%b", "%^b").replace("%B", "%^B") for form in forms]
             return tuple(Reading(date=form) for form in forms if form not in notation.dates and _all_read(texts, form))
     return ()
 
 
 def _all_read(texts, form):
-    return bool(pd.to_datetime(texts.astype(object), errors="coerce", format=form).notna().all())
+    return bool(pd.to_datetime(texts.astype(object), errors="coerce", format=form_of_strptime(form)).notna().all())
 
 
 # ---- what is said of them ------------------------------------------------------------------------------------------

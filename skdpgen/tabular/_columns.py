@@ -587,7 +587,8 @@ class Datetime:
         objects of datetime.date. Periods, as in "period[M]", are modelled by their start times.
     format : str, default=None
         Format in which the column is read from and written to a CSV file, such as "%d.%m.%Y" (as in
-        `datetime.strptime`). Public; None is ISO 8601. A fit to a DataFrame does not use the format.
+        `datetime.strptime`; ``%^b`` is a month in capitals). Public; None is ISO 8601. A fit to a DataFrame does not
+        use the format.
     """
 
     name: str | int = field(kw_only=False)
