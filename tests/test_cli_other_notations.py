@@ -122,6 +122,29 @@ def test_marks_of_capitals_are_those_of_names_alone():
     assert dates_as_text(days, "%d%^b%Y").tolist() == ["24JUN2023"]
 
 
+def test_results_beyond_a_limit_and_units_are_numbers(capsys):
+    crp = np.round(RNG.gamma(1, 12, 600), 1)
+    texts = pd.Series(crp).astype(str).where(crp >= 5, "<5")
+    frame = pd.DataFrame({"crp": texts, "hb": [f"{value:.1f} g/dL" for value in RNG.normal(13, 1.5, 600)]})
+    frame.to_csv("lab.csv", index=False)
+    said = refused(capsys, "schema", "lab.csv")
+    assert "give --sign '<' for 'crp'; give --sign g/dL for 'hb'" in said
+    assert main(["schema", "lab.csv", "--sign", "<", "--sign", "g/dL", "--output", "s.json"]) == 0
+    Schema.load("s.json").declare("crp", bounds=(5, 200)).declare("hb", bounds=(0, 25)).save("s.json")
+    fit = ["synthesize", "lab.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]
+    assert main(fit) == 0
+    rows = pd.read_csv("out.csv")
+    assert (rows["crp"] == 5).mean() == pytest.approx((crp < 5).mean(), abs=0.05)
+    assert rows["hb"].mean() == pytest.approx(13, abs=0.5)
+
+
+def test_codes_with_letters_before_a_hyphen_are_not_said_to_be_numbers(recwarn):
+    codes = [f"SKU-{number}" for number in RNG.choice(np.arange(1000, 1300), 400)]
+    pd.DataFrame({"product": codes, "x": range(400)}).to_csv("codes.csv", index=False)
+    read_table("codes.csv", Notation())
+    assert not [warning for warning in recwarn if "product" in str(warning.message)]
+
+
 def test_numbers_and_dates_beside_a_usual_mark_of_missing_values_are_refused(capsys):
     pay = [*map(str, range(200)), "NA"] * 2
     day = [*pd.date_range("2024-01-01", periods=200).strftime("%Y-%m-%d"), "NA"] * 2

@@ -64,8 +64,8 @@ def add_reading(parser):
         metavar="TEXT",
         action="append",
         default=[],
-        help="text before or after numbers that is left out, such as $, %% or EUR; repeatable; synthetic numbers are "
-        "written without it",
+        help="text before or after numbers that is left out, such as $, %%, EUR or mg/L, or the < of <5; repeatable; "
+        "synthetic numbers are written without it",
     )
     parser.add_argument(
         "--header",

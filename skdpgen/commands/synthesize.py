@@ -180,9 +180,9 @@ def _check_kinds(rows, schema, declared_public):
             return
         raise ValueError("nothing was charged: declare the kinds in a schema (skdpgen schema INPUT --output S.json)")
     raise ValueError(
-        f"the kinds of {len(names)} columns ({listed(names, 5)}) are not declared; inferred from the private values, "
-        "they would be published. Write a schema by skdpgen schema INPUT --output S.json, check it and give it as "
-        "--schema S.json; or declare the kinds public by --kinds-from-values"
+        f"the kinds of these columns are not declared: {listed(names, 5)}; inferred from the private values, they "
+        "would be published. Write a schema by skdpgen schema INPUT --output S.json, check it and give it as --schema "
+        "S.json; or declare the kinds public by --kinds-from-values"
         + ("" if schema is None else "; or leave them out by --only-schema-columns")
         + "; nothing was charged"
     )

@@ -47,7 +47,8 @@ ISO_FORMATS = frozenset(form for _, _, form in _ISO)
 # Columns of these resolutions are written in these formats if no format is known.
 _USUAL = {"D": "%Y-%m-%d", "s": "%Y-%m-%d %H:%M:%S", "us": "%Y-%m-%d %H:%M:%S.%f"}
 # Numbers with signs or separators, and dates in other formats: they are read as text, from which little is learned.
-_SIGN = r"(?:[^\w\s]|\b[A-Z]{3}\b)?"
+# EUR is a sign, but SKU-1 a code.
+_SIGN = r"(?:[^\w\s]|\b[A-Z]{3}\b(?!-))?"
 _FORMATTED = rf"[+-]?{_SIGN}\s?[+-]?(?:\d{{1,3}}(?:[.,' \u00a0]\d{{3}})+|\d+)(?:[.,]\d+)?\s?{_SIGN}"
 _OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?"
 _TIME = r"\d{1,3}:\d{2}(?::\d{2})?"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
 from ..tabular._formats import form_of_strptime
@@ -21,6 +22,15 @@ _MOST_PLACEHOLDERS = 3
 _MARKS = ((".", ","), (",", None), (".", None), (",", "."), (".", "'"), (",", "'"), (".", "space"), (",", "space"))
 # Signs that belong to numbers. Others, as in 1+ or #3, are of codes as well.
 _SIGNS = ("$", "€", "£", "¥", "%", "EUR", "USD", "GBP", "CHF")
+# Of results beyond a limit of measurement, such as <5, among numbers: categories such as <30 and >30 are no numbers.
+_LIMITS = {"<=": "<=", ">=": ">=", "<": "<(?!=)", ">": ">(?!=)", "≤": "≤", "≥": "≥"}
+# Units after all numbers of a column. They are a fixed list, because a message shows none of the texts of a column.
+_UNITS = ("mg/L", "mg/l", "mg/dL", "mg/dl", "g/L", "g/l", "g/dL", "g/dl", "ng/mL", "ng/ml", "pg/mL", "pg/ml", "µg/L")
+_UNITS += ("mmol/L", "mmol/l", "µmol/L", "µmol/l", "nmol/L", "nmol/l", "mEq/L", "U/L", "U/l", "IU/L", "mmHg", "mm Hg")
+_UNITS += ("g", "kg", "mg", "µg", "t", "m", "cm", "mm", "km", "mi", "ft", "in", "lb", "lbs", "m²", "l", "L", "ml", "mL")
+_UNITS += ("s", "sec", "min", "h", "days", "weeks", "months", "years", "°C", "°F", "bpm", "/min", "km/h", "mph", "kWh")
+# Fewer different numbers beside signs of limits or units may be categories.
+_FEWEST_NUMBERS = 10
 _DAYS = tuple(
     form.replace("-", mark) for form in ("%d-%m-%Y", "%m-%d-%Y", "%Y-%m-%d", "%d-%m-%y", "%m-%d-%y") for mark in "./-"
 )
@@ -138,6 +148,7 @@ def _some_reading(texts, notation, dates):
 
 def _numbers(texts, notation):
     signs = tuple(sign for sign in _SIGNS if sign not in notation.signs and texts.str.contains(sign, regex=False).any())
+    signs += _limits(texts, notation) + _unit(texts, notation)
     found = []
     for decimal, thousands in _MARKS:
         other = replace(notation, decimal=decimal, thousands=thousands, signs=(*notation.signs, *signs))
@@ -146,6 +157,25 @@ def _numbers(texts, notation):
             found.append(Reading(None if same[0] else decimal, None if same[1] else thousands, signs))
     # a mark that no text has is no part of the notation
     return tuple(one for one in found if not any(_is_part(other, one) for other in found))
+
+
+def _limits(texts, notation):
+    """Signs of limits of measurement among texts most of which are numbers without them."""
+    found = {sign: texts.str.contains(like, regex=True) for sign, like in _LIMITS.items() if sign not in notation.signs}
+    found = {sign: rows for sign, rows in found.items() if rows.any()}
+    if not found:
+        return ()
+    without = texts[~np.any([rows.to_numpy(dtype=bool) for rows in found.values()], axis=0)]
+    return tuple(found) if without.nunique() >= max(_FEWEST_NUMBERS, texts.nunique() / 2) else ()
+
+
+def _unit(texts, notation):
+    """The unit after the numbers of all texts, a tuple; () if there is none."""
+    if texts.nunique() < _FEWEST_NUMBERS:
+        return ()
+    last = texts.iloc[0]
+    units = [unit for unit in _UNITS if unit not in notation.signs and last.endswith(unit)]
+    return tuple(unit for unit in units if texts.str.fullmatch(rf".*\d\s?{re.escape(unit)}").all())
 
 
 def _leading_zero(texts, thousands):

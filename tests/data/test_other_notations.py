@@ -24,6 +24,9 @@ def _options(texts, notation=USUAL_NOTATION, **how):
     return [one.options() for one in readings[:2]], marked
 
 
+NUMBERS = [str(number) for number in range(10, 25)]
+
+
 @pytest.mark.parametrize(
     ("texts", "options"),
     [
@@ -36,6 +39,12 @@ def _options(texts, notation=USUAL_NOTATION, **how):
         (["1 234", "7"], ["--thousands space"]),
         (["$1,200.50", "$3"], ["--thousands , --sign '$'"]),
         (["12%", "7 %"], ["--sign %"]),
+        (["<5", *NUMBERS], ["--sign '<'"]),
+        (["<=0.5", ">90", *NUMBERS], ["--sign '<=' --sign '>'"]),
+        (["<0,5", "7,5", *NUMBERS], ["--decimal , --sign '<'"]),
+        ([f"{number} mg/L" for number in NUMBERS], ["--sign mg/L"]),
+        ([f"{number}kg" for number in NUMBERS], ["--sign kg"]),
+        (["<5 mg/L", *(f"{number} mg/L" for number in NUMBERS)], ["--sign '<' --sign mg/L"]),
         (["31.12.2024", "1.2.2024"], ["--dates %d.%m.%Y"]),
         (["12/31/2024 10:30", "01/02/2024 07:00"], ["--dates '%m/%d/%Y %H:%M'"]),
     ],
@@ -54,6 +63,12 @@ def test_the_options_that_read_all_values_are_named(texts, options):
         ["A01,1", "B02,2"],
         ["1+", "2+", "3-"],  # grades
         ["<5", ">10"],
+        ["<30", ">30", "5"],  # categories
+        [*(f"<{number}" for number in range(20)), *NUMBERS],  # in half of the rows another meaning
+        ["3 months", "6 months", "12 months"],  # so few numbers may be categories
+        [f"{number}A" for number in NUMBERS],
+        [f"{number}g" for number in NUMBERS[1:]] + ["5 mg"],
+        [f"SKU-{number}" for number in NUMBERS],
         ["v1.2", "1.2.3"],
         ["1.2.3", "10.20.30"],  # versions
         ["120/80", "95/60"],
