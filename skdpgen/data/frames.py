@@ -215,7 +215,7 @@ class FrameRows:
         check_families(families)
 
     def refuse_readings(self):
-        """Refuse columns of text that are numbers in another notation; before the charge.
+        """Refuse columns of text that are numbers in another notation, or dates; before the charge.
 
         Another row may decide it: so a run of a search, which comes after the charge, does not call this.
         """

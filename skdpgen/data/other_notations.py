@@ -1,4 +1,4 @@
-"""Texts that are numbers or dates in another notation than the one in which a table is read."""
+"""Texts that are numbers or dates, in another notation than the one in which a table is read."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ _DAYS = tuple(
 )
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S")
 _DATES = tuple(day + clock for clock in _CLOCKS for day in _DAYS if (day, clock) != ("%Y-%m-%d", ""))
+_ISO_DAY = "%Y-%m-%d"
 _LIKE_DATES = r"\d{1,4}([./-])\d{1,2}\1\d{1,4}(?:[T ]\d{1,2}:\d{2}(?::\d{2})?)?"
 # With English names of months, as statistical programs write them: 24JUN2023, 24-Jun-2023, 24JUN2023:13:45:00.
 _NAMED = tuple(day.replace(" ", mark) for mark in ("", "-", " ", ".") for day in ("%d %b %Y", "%d %B %Y", "%d %b %y"))
@@ -76,7 +77,9 @@ class Reading:
         return " ".join(f"--{name} {_quoted(value)}" for name, value in given if value is not None)
 
     def in_pandas(self):
-        """Return what reads such numbers in Python."""
+        """Return what reads such numbers or dates in Python."""
+        if self.date is not None:
+            return f"pandas.to_datetime(..., format={form_of_strptime(self.date)!r})"
         given = [("decimal", self.decimal), ("thousands", {"space": " "}.get(self.thousands, self.thousands))]
         marks = ", ".join(f"{name}={value!r}" for name, value in given if value is not None)
         read = f"pandas.read_csv(..., {marks})" if marks else ""
@@ -101,7 +104,7 @@ def _quoted(text):
     return text if re.fullmatch(r"[\w.,%/:-]+", text) else '"\'"' if text == "'" else f"'{text}'"
 
 
-def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, placeholders=_MOST_PLACEHOLDERS):
+def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, iso=False, placeholders=_MOST_PLACEHOLDERS):
     """Return the readings of a column that its notation takes for text; none for texts, codes, and usual numbers.
 
     Parameters
@@ -112,6 +115,8 @@ def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, placeholders=_MOS
         Of the table.
     dates : bool, default=True
         Whether dates are looked for, too.
+    iso : bool, default=False
+        Whether days in ISO 8601 are among these dates: a CSV file has them in its usual notation, a DataFrame has not.
     placeholders : int, default=3
         Most different texts without a digit that may stand for missing values.
 
@@ -123,27 +128,29 @@ def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, placeholders=_MOS
         Whether other texts stand for missing values: a few without a digit.
     """
     first = texts.iloc[:_FEW]
-    if first.empty or not _some_reading(first[_with_digit(first)], notation, dates):
+    forms = () if not dates else (_ISO_DAY, *_DATES) if iso else _DATES
+    if first.empty or not _some_reading(first[_with_digit(first)], notation, forms):
         return (), False
     texts = pd.Series(texts.unique(), dtype="string").str.strip()
     digits = _with_digit(texts)
     n_others = int((~digits).sum())
     if n_others > min(placeholders, len(texts) // 2):
         return (), False
-    return _some_reading(texts[digits], notation, dates), n_others > 0
+    return _some_reading(texts[digits], notation, forms), n_others > 0
 
 
 def _with_digit(texts):
     return texts.str.contains(r"\d", regex=True).fillna(False).astype(bool)
 
 
-def _some_reading(texts, notation, dates):
+def _some_reading(texts, notation, forms):
+    """Readings of texts as numbers, else as dates in some of `forms` or with names of months; none without `forms`."""
     texts = texts.str.strip()
     if texts.empty or texts.str.fullmatch(notation.number).all():
         return ()
     if texts.str.fullmatch(_CODE).any():
-        return _dates(texts, notation) if dates else ()
-    return _numbers(texts, notation) or (_dates(texts, notation) if dates else ())
+        return _dates(texts, notation, forms)
+    return _numbers(texts, notation) or _dates(texts, notation, forms)
 
 
 def _numbers(texts, notation):
@@ -189,12 +196,14 @@ def _is_part(one, other):
     return one != other and all(part is None or part == whole for part, whole in pairs)
 
 
-def _dates(texts, notation):
-    for like, forms in ((_LIKE_DATES, _DATES), (_LIKE_NAMED, _NAMED_DATES)):
-        if texts.str.fullmatch(like).all():
-            if forms is _NAMED_DATES and (texts == texts.str.upper()).all():
-                forms = [form.replace("%b", "%^b").replace("%B", "%^B") for form in forms]
-            return tuple(Reading(date=form) for form in forms if form not in notation.dates and _all_read(texts, form))
+def _dates(texts, notation, forms):
+    for like, known in ((_LIKE_DATES, forms), (_LIKE_NAMED, _NAMED_DATES if forms else ())):
+        if known and texts.str.fullmatch(like).all():
+            if known is _NAMED_DATES and (texts == texts.str.upper()).all():
+                known = [form.replace("%b", "%^b").replace("%B", "%^B") for form in known]
+            # a few texts rule out most formats
+            known = [form for form in known if form not in notation.dates and _all_read(texts.iloc[:_FEW], form)]
+            return tuple(Reading(date=form) for form in known if _all_read(texts, form))
     return ()
 
 
@@ -244,7 +253,7 @@ def refusal_of_columns(found):
     said = "; ".join(f"{listed(of, 5)}: {way}" for way, of in ways.items())
     first = next(iter(found))
     return (
-        f"columns of text whose values all look like numbers in another notation, to be read as numbers: {said}. If "
-        f"such a column is one of categories, say so: X.astype({{{first!r}: 'category'}}), or declare it as "
+        f"columns of text whose values all look like numbers or dates, to be read as such: {said}. If such a column is "
+        f"one of categories, say so: X.astype({{{first!r}: 'category'}}), or declare it as "
         "Categorical in the schema. Nothing was charged"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -106,10 +108,34 @@ def test_a_fit_refuses_them_and_charges_nothing():
     assert budget.epsilon_spent() == 0
 
 
+@pytest.mark.parametrize(
+    ("form", "way"),
+    [
+        ("%Y-%m-%d", "format='%Y-%m-%d'"),
+        ("%Y-%m-%d %H:%M:%S", "format='%Y-%m-%d %H:%M:%S'"),
+        ("%d/%m/%Y", "format='%d/%m/%Y'"),
+        ("%d%b%Y", "format='%d%b%Y'"),
+    ],
+)
+@pytest.mark.parametrize("capitals", [False, True])
+def test_a_fit_refuses_dates_that_are_text(form, way, capitals):
+    days = pd.Series(pd.date_range("2020-01-01", periods=400, freq="3D")).dt.strftime(form)
+    frame = FRAME[["age"]].assign(seen=days.str.upper() if capitals else days)
+    budget = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(InvalidInputError, match=re.escape(f"'seen': pandas.to_datetime(..., {way})")) as said:
+        MomentSynthesizer(1.0, accountant=budget).fit(frame)
+    assert "astype({'seen': 'category'})" in str(said.value)
+    assert budget.epsilon_spent() == 0
+    frame["seen"] = pd.to_datetime(frame["seen"], format=form)
+    assert "date" in str(MomentSynthesizer(8.0).fit(frame).sample(5).dtypes["seen"])
+
+
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 @pytest.mark.parametrize(
     ("frame", "options"),
     [
+        (FRAME.assign(weight=RNG.choice(["2020-01-01", "2021-01-01"], 400)).astype({"weight": "category"}), {}),
+        (FRAME.assign(weight=RNG.choice(["2020-01-01", "soon"], 400)), {}),
         (FRAME.astype({"weight": "category"}), {}),
         (FRAME, {"schema": Schema.from_kinds(FRAME)}),
         (FRAME, {"schema": Schema([Categorical("weight", missing=True)])}),
@@ -117,7 +143,7 @@ def test_a_fit_refuses_them_and_charges_nothing():
         (FRAME.assign(weight=["n.a.", *COMMA[1:]]), {}),
         (FRAME.assign(weight=RNG.choice(["01,02", "03,04"], 400)), {}),
     ],
-    ids=["dtype", "schema", "column", "target_type", "text", "codes"],
+    ids=["dates", "date or text", "dtype", "schema", "column", "target_type", "text", "codes"],
 )
 def test_columns_that_are_categories_are_fitted(frame, options):
     assert len(MomentSynthesizer(8.0, random_state=0, **options).fit(frame).sample(5)) == 5
