@@ -161,7 +161,10 @@ class RowConstraint(_Text):
     def _check_call(self, node):
         named = isinstance(node.func, ast.Name) and node.func.id == "weekday"
         if not named or node.keywords or len(node.args) != 1 or not isinstance(node.args[0], ast.Name):
-            raise ValueError(f"the constraint {self.text!r}: the one function is weekday(COLUMN), of a column of dates")
+            raise ValueError(
+                f"the constraint {self.text!r} is no comparison of columns and values: the one function is "
+                "weekday(COLUMN), of a column of dates"
+            )
 
     def _check_weekdays(self, compared):
         """Refuse a day of the week beside anything else than the names of days, and an order of days."""
