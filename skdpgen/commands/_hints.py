@@ -10,7 +10,16 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pdt
 
-__all__ = ["UNIT_HINT", "codes_of_missing_values", "constants", "copies", "free_texts", "likely_units", "nested"]
+__all__ = [
+    "UNIT_HINT",
+    "codes_of_missing_values",
+    "constants",
+    "copies",
+    "free_texts",
+    "likely_units",
+    "nested",
+    "row_numbers",
+]
 
 UNIT_HINT = "if one person (or household, or device) may have several rows, protect persons and not rows"
 # Fewer different values are hardly those of identifiers.
@@ -47,6 +56,30 @@ def likely_units(frame):
         whole = pdt.is_float_dtype(values.dtype) and bool((values % 1 == 0).all())
         known = whole or pdt.is_integer_dtype(values.dtype) or pdt.is_string_dtype(values.dtype)
         if known and max(_FEWEST, len(values) / 1000) <= values.nunique() < len(values):
+            found.append(name)
+    return found
+
+
+def row_numbers(frame, unit):
+    """Return the columns that number the rows of each unit from 1, such as the visits of a patient.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Private rows.
+    unit : column name
+        Of the identifiers of the units, several of which have several rows.
+    """
+    codes = pd.factorize(frame[unit])[0]
+    sizes = np.bincount(codes + 1)[codes + 1]
+    found = []
+    for name in frame.columns:
+        values = frame[name]
+        if name == unit or not pdt.is_integer_dtype(values.dtype) or values.isna().any():
+            continue
+        numbers = values.to_numpy(dtype=np.int64)
+        within = (codes >= 0) & (numbers >= 1) & (numbers <= sizes)
+        if within.all() and len(np.unique(np.stack([codes, numbers]), axis=1).T) == len(frame):
             found.append(name)
     return found
 

@@ -15,6 +15,7 @@ from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..generators.units import UnitModel, UnitSampler, fit_shared, fit_units, with_ids
 from ..mechanisms import add_gaussian, unit_plan, unpack_one_hot_moments
+from ..tabular._identifiers import number_within_units
 from ..utils.printing import listed
 
 __all__ = ["SyntheticUnitsMixin", "UnitSettings", "release_pairs", "release_units", "unit_settings"]
@@ -211,4 +212,5 @@ class SyntheticUnitsMixin:
                 yield rows
 
         for rows in self._with_keys(chunks()):
-            yield with_ids(rows, ids.popleft(), model.units.name)
+            own = ids.popleft()
+            yield with_ids(number_within_units(rows, own, model.codec.keys), own, model.units.name)
