@@ -171,7 +171,7 @@ class FrameRows:
         if numbered and units is None:
             raise InvalidInputError(
                 f"{numbered[0]!r} numbers the rows of a unit (within_unit=True in the schema), and this fit has no "
-                "unit: give unit=, the column of its identifiers. Nothing was charged"
+                "unit: give unit= (--unit), the column of its identifiers. Nothing was charged"
             )
         if self.keys:
             source = source.without([key.name for _, key in self.keys])
