@@ -96,6 +96,32 @@ def test_schema_points_to_columns_that_tell_nothing_or_follow_from_others(tmp_pa
     assert "synthesize --unit HHID" in capsys.readouterr().err
 
 
+def test_schema_points_to_days_and_hours_without_rows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    times = pd.Series(pd.date_range("2024-01-01", periods=5000, freq="h"))
+    times = times[(times.dt.day_of_week < 6) & times.dt.hour.between(8, 19)].reset_index(drop=True)
+    days = pd.Series(pd.date_range("2020-01-01", periods=len(times)))
+    frame = pd.DataFrame(
+        {"sold": times, "made on": days, "week": days - pd.to_timedelta(days.dt.day_of_week, unit="D")}
+    )
+    frame.to_csv("shop.csv", index=False)
+    assert main(["schema", "shop.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "no row on some day of the week: sold. " in said
+    assert """--constraint "weekday(sold) != 'Sunday'\"""" in said
+    assert "no row at some hours: sold. " in said
+    assert "--constraint '8 <= hour(sold) < 20'" in said
+    fit = ["synthesize", "shop.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]
+    closed = ["--constraint", "weekday(sold) != 'Sunday'", "--constraint", "8 <= hour(sold) < 20"]
+    assert main([*fit, *closed]) == 0
+    rows = pd.read_csv("out.csv", parse_dates=["sold"])
+    assert set(rows["sold"].dt.day_of_week) == set(range(6))
+    assert set(rows["sold"].dt.hour) == set(range(8, 20))
+    pd.DataFrame({"sold at": frame["sold"]}).to_csv("shop.csv", index=False)
+    assert main(["schema", "shop.csv", "--output", "s.json"]) == 0
+    assert "--constraint '8 <= hour(`sold at`) < 20'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("values", "codes"),
     [

@@ -287,7 +287,7 @@ def _point_out_values(frame):
 
 def _point_out_columns(frame):
     """Say which columns tell nothing, or follow from others: for the data holder alone."""
-    from ._hints import constants, copies, free_texts, likely_units, nested
+    from ._hints import constants, copies, free_texts, lacking_times, likely_units, nested
 
     said = []
     if names := constants(frame):
@@ -314,6 +314,19 @@ def _point_out_columns(frame):
             f"columns that follow from others, as a region from a district: {follow}. If that is public knowledge, "
             f"keep it in all synthetic rows: skdpgen synthesize {options}"
         )
+    days, hours = lacking_times(frame)
+    if days:
+        constraint = _for_shell(f"weekday({_in_constraint(days[0])}) != 'Sunday'")
+        said.append(
+            f"dates with no row on some day of the week: {_comma(days)}. The fit does not know that. If it is public, "
+            f"as of a shop that is closed on Sundays: skdpgen synthesize --constraint {constraint}"
+        )
+    if hours:
+        constraint = _for_shell(f"8 <= hour({_in_constraint(hours[0])}) < 20")
+        said.append(
+            f"dates with no row at some hours: {_comma(hours)}. The fit does not know that. If it is public, as of a "
+            f"shop that is closed at night: skdpgen synthesize --constraint {constraint}"
+        )
     for text in said:
         print(f"skdpgen: {text}", file=sys.stderr)
 
@@ -323,5 +336,14 @@ def _comma(names):
 
 
 def _determines(fine, rest):
-    names = [str(name) if str(name).isidentifier() else f"`{name}`" for name in (fine, *rest)]
-    return f"determines({', '.join(names)})"
+    return f"determines({', '.join(map(_in_constraint, (fine, *rest)))})"
+
+
+def _for_shell(constraint):
+    """A constraint as an argument in a shell: in double quotes where it has single ones, if these suffice."""
+    simple = "'" in constraint and not set('"$`\\') & set(constraint)
+    return f'"{constraint}"' if simple else shlex.quote(constraint)
+
+
+def _in_constraint(name):
+    return str(name) if str(name).isidentifier() else f"`{name}`"

@@ -107,7 +107,8 @@ class RowConstraint(_Text):
         Columns by name (in backticks where a name is not an identifier), numbers, text in quotes, ``+ - * /``,
         comparisons (also chained), ``in`` and ``not in`` a list, ``and``, ``or``, ``not``. Dates are compared with
         text, as in ``"born < '2020-01-01'"``. Numbers beside dates are days, as in ``"left - came <= 30"``.
-        ``weekday(came)`` is the English name of the day of the week of a date, as in ``"weekday(came) != 'Sunday'"``.
+        ``weekday(came)`` is the English name of the day of the week of a date, as in ``"weekday(came) != 'Sunday'"``,
+        and ``hour(came)`` the hour from 0 to 23.
     names : sequence
         Names of the columns.
 
@@ -145,9 +146,9 @@ class RowConstraint(_Text):
             if isinstance(part, ast.Constant) and _beyond_floats(part.value):
                 raise ValueError(f"the constraint {self.text!r}: numbers must be finite, and no larger than floats")
             if isinstance(part, ast.BinOp) and (_is_call(part.left) or _is_call(part.right)):
-                raise ValueError(f"the constraint {self.text!r}: a day of the week is no number")
+                raise ValueError(f"the constraint {self.text!r}: weekday() and hour() take no part in sums")
             if isinstance(part, ast.Compare):
-                self._check_weekdays(part)
+                self._check_compared_calls(part)
                 for op, right in zip(part.ops, part.comparators):
                     if isinstance(op, ast.In | ast.NotIn) != isinstance(right, ast.List | ast.Tuple):
                         raise ValueError(f"the constraint {self.text!r}: `in` goes with a list, such as `a in [1, 2]`")
@@ -159,22 +160,28 @@ class RowConstraint(_Text):
             raise ValueError(f"the constraint {self.text!r} is no condition: compare it with something")
 
     def _check_call(self, node):
-        named = isinstance(node.func, ast.Name) and node.func.id == "weekday"
+        named = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
         if not named or node.keywords or len(node.args) != 1 or not isinstance(node.args[0], ast.Name):
             raise ValueError(
-                f"the constraint {self.text!r} is no comparison of columns and values: the one function is "
-                "weekday(COLUMN), of a column of dates"
+                f"the constraint {self.text!r} is no comparison of columns and values: the only functions are "
+                "weekday(COLUMN) and hour(COLUMN), of a column of dates"
             )
 
-    def _check_weekdays(self, compared):
-        """Refuse a day of the week beside anything else than the names of days, and an order of days."""
+    def _check_compared_calls(self, compared):
+        """Refuse a day of the week beside anything else than names of days, an order of days, and hours of columns."""
         for op, left, right in zip(compared.ops, [compared.left, *compared.comparators], compared.comparators):
             sides = [left, *(right.elts if isinstance(right, ast.List | ast.Tuple) else [right])]
-            if not any(map(_is_call, sides)):
+            rest = [side for side in sides if not _is_call(side)]
+            values = [side.value for side in rest if isinstance(side, ast.Constant)]
+            if any(_is_call(side, "hour") for side in sides):
+                # a column beside it would need an equality that draws of rows hardly satisfy
+                if len(rest) == len(sides) - 1 == len(values) and all(map(_is_number, values)):
+                    continue
+                raise ValueError(f"the constraint {self.text!r}: compare hour() with whole numbers from 0 to 23")
+            if len(rest) == len(sides):
                 continue
             if isinstance(op, _ORDER):
                 raise ValueError(f"the constraint {self.text!r}: compare days of the week by ==, != or `in`")
-            values = [side.value for side in sides if isinstance(side, ast.Constant)]
             if unknown := [value for value in values if value not in _WEEKDAYS]:
                 raise ValueError(
                     f"the constraint {self.text!r}: {unknown[0]!r} is no day of the week: write {', '.join(_WEEKDAYS)}"
@@ -192,8 +199,15 @@ class RowConstraint(_Text):
 
     def columns_in(self, tree):
         """Columns that a part of the condition names, in order, each once."""
-        functions = [part.func for part in ast.walk(tree) if isinstance(part, ast.Call)]
+        functions = [part.func for part in ast.walk(tree) if _is_call(part)]
         names = [part for part in ast.walk(tree) if isinstance(part, ast.Name) and part not in functions]
+        return tuple(dict.fromkeys(map(self._column, names)))
+
+    def columns_beside_functions(self, tree):
+        """Columns that a part of the condition names outside of weekday() and hour()."""
+        inside = [part.args[0] for part in ast.walk(tree) if _is_call(part)]
+        inside += [part.func for part in ast.walk(tree) if _is_call(part)]
+        names = [part for part in ast.walk(tree) if isinstance(part, ast.Name) and part not in inside]
         return tuple(dict.fromkeys(map(self._column, names)))
 
     def check(self, schema):
@@ -203,9 +217,13 @@ class RowConstraint(_Text):
 
         Columns that the schema does not declare may have any values. Returns the constraint itself; raises ValueError.
         """
-        for part in ast.walk(self._tree):
-            if isinstance(part, ast.Call) and not isinstance(column := schema[self._column(part.args[0])], Datetime):
+        for part in filter(_is_call, ast.walk(self._tree)):
+            column = schema[self._column(part.args[0])]
+            if not isinstance(column, Datetime):
                 raise ValueError(f"the constraint {self.text!r}: {column.name!r} is no column of dates")
+            if _is_call(part, "hour") and column.resolution == "D":
+                raise ValueError(f"the constraint {self.text!r}: {column.name!r} is a column of days, without hours")
+        self._check_week(schema)
         try:
             kept = self.holds(_dummy_rows(schema, ("a", "b")))
         except ValueError:  # undeclared categories may be numbers
@@ -225,13 +243,22 @@ class RowConstraint(_Text):
                 )
         return self
 
+    def _check_week(self, schema):
+        """Refuse a condition on the day and the hour of one column that no hour of a week fulfils."""
+        if len(self.columns) != 1 or self.columns_beside_functions(self._tree):
+            return
+        (name,) = self.columns
+        step = "D" if schema[name].resolution == "D" else "h"
+        if not self.holds(pd.DataFrame({name: pd.date_range("2024-01-01", "2024-01-07T23", freq=step)})).any():
+            raise ValueError(f"the constraint {self.text!r} holds for no day of the week and hour")
+
     def _check_categories(self, compared, schema):
         for op, left, right in zip(compared.ops, [compared.left, *compared.comparators], compared.comparators):
             if not isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn):
                 continue
             sides = [left, *(right.elts if isinstance(right, ast.List | ast.Tuple) else [right])]
             values = [side.value for side in sides if isinstance(side, ast.Constant)]
-            days = any(map(_is_call, sides))
+            days = any(_is_call(side, "weekday") for side in sides)
             for side in sides:
                 column = schema[self._column(side)] if isinstance(side, ast.Name) else None
                 if days and column is not None:
@@ -306,7 +333,7 @@ class RowConstraint(_Text):
         if isinstance(node, ast.Name):
             return _plain_objects(frame[self._column(node)])
         if isinstance(node, ast.Call):
-            return _weekdays(_plain_objects(frame[self._column(node.args[0])]))
+            return _FUNCTIONS[node.func.id](_plain_objects(frame[self._column(node.args[0])]))
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -324,20 +351,38 @@ class RowConstraint(_Text):
         return self._truth(node, frame)
 
 
-def _is_call(node):
-    return isinstance(node, ast.Call)
+def _is_call(node, name=None):
+    return isinstance(node, ast.Call) and name in (None, getattr(node.func, "id", None))
 
 
 def _weekdays(dates):
     """Names of the days of the week of dates, on their wall clock; those of periods are those of their first days."""
+    places = _part_of_dates(dates, "day_of_week")
+    if places is None:
+        return dates
+    names = np.array([*_WEEKDAYS, None], dtype=object)[places.fillna(len(_WEEKDAYS)).to_numpy(dtype=np.intp)]
+    return pd.Series(names, index=dates.index, dtype=object)
+
+
+def _hours(dates):
+    """Hours of the day of dates, on their wall clock, from 0 to 23; NaN where missing."""
+    hours = _part_of_dates(dates, "hour")
+    return dates if hours is None else hours
+
+
+def _part_of_dates(dates, part):
+    """A part of dates as floats, NaN where missing; None where all are missing, which have no kind."""
     if isinstance(dates.dtype, pd.PeriodDtype):
         dates = dates.dt.to_timestamp()
     if _all_absent(dates):
-        return dates
-    if not hasattr(dates, "dt") or not hasattr(dates.dt, "day_of_week"):
-        raise TypeError("weekday() takes a column of dates")
-    places = dates.dt.day_of_week.astype("float64").fillna(len(_WEEKDAYS)).to_numpy(dtype=np.intp)
-    return pd.Series(np.array([*_WEEKDAYS, None], dtype=object)[places], index=dates.index, dtype=object)
+        return None
+    if not hasattr(dates, "dt") or not hasattr(dates.dt, part):
+        raise TypeError("weekday() and hour() take a column of dates")
+    return getattr(dates.dt, part).astype("float64")
+
+
+# Functions of a column of dates.
+_FUNCTIONS = {"weekday": _weekdays, "hour": _hours}
 
 
 def _is_text(value):

@@ -76,6 +76,18 @@ def test_a_day_may_be_a_condition_with_a_consequence():
     assert set(rows["till"][rows["date"].dt.day_of_week == 5]) == {"b"}
 
 
+def test_hours_of_opening_hold_for_times_to_the_second_and_a_day_of_the_week_is_learned():
+    rng = np.random.default_rng(0)
+    time = FRAME["date"] + pd.to_timedelta(rng.integers(9 * 3600, 18 * 3600, len(FRAME)), unit="s")
+    frame = pd.DataFrame({"sold": time, "day": FRAME["date"].dt.day_name()})
+    sold = Datetime("sold", ("2022-01-01", "2023-12-31T23:59:59"))
+    schema = Schema([sold, Categorical("day", DAYS)]).constrain("9 <= hour(sold) < 18", "weekday(sold) == day")
+    rows = MomentSynthesizer(10.0, schema=schema).fit(frame).sample(1_000)
+    assert set(rows["sold"].dt.hour) == set(range(9, 18))
+    assert (rows["sold"].dt.day_name() == rows["day"]).all()
+    assert (rows["day"] == "Saturday").mean() == pytest.approx(2 / 7, abs=0.07)
+
+
 @pytest.mark.parametrize(
     "dates",
     [
@@ -92,6 +104,9 @@ def test_days_of_the_week_are_those_of_the_wall_clock_and_missing_dates_leave_th
     assert RowConstraint("weekday(date) == 'Saturday'", ["date"]).holds(frame).all()
     assert RowConstraint("weekday(date) in ['Monday', 'Sunday']", ["date"]).holds(frame).tolist() == [False, True]
     assert RowConstraint("weekday(date) != 'Sunday'", ["date"]).holds(frame.iloc[1:]).all()
+    late = [str(dates[0])[11:13] == "23", True]
+    assert RowConstraint("hour(date) in [22, 23]", ["date"]).holds(frame).tolist() == late
+    assert RowConstraint("hour(date) > 3", ["date"]).holds(frame.iloc[1:]).all()
 
 
 def test_the_first_day_of_a_month_says_the_day_of_a_period():
@@ -113,19 +128,27 @@ def test_a_column_may_be_named_weekday():
         ("weekday(date) in ['Monday', 'sunday']", "'sunday' is no day of the week"),
         ("weekday(date) != 6", "6 is no day of the week"),
         ("weekday(date) < 'Saturday'", "compare days of the week by ==, != or `in`"),
-        ("weekday(date) + 1 == 2", "a day of the week is no number"),
+        ("weekday(date) + 1 == 2", "take no part in sums"),
         ("weekday(amount) == 'Sunday'", "'amount' is no column of dates"),
-        ("weekday('2024-01-01') == 'Sunday'", "the one function is weekday"),
-        ("weekday(date, till) == 'Sunday'", "the one function is weekday"),
-        ("month(date) == 'May'", "the one function is weekday"),
+        ("weekday('2024-01-01') == 'Sunday'", "the only functions are weekday"),
+        ("weekday(date, till) == 'Sunday'", "the only functions are weekday"),
+        ("month(date) == 'May'", "the only functions are weekday"),
         ("weekday(day) == 'Sunday'", "names 'day', which is no column"),
         ("weekday(date)", "is no condition"),
+        ("weekday(date) == 'Monday' and weekday(date) == 'Friday'", "holds for no day of the week and hour"),
+        ("hour(time) == 24", "holds for no day of the week and hour"),
+        ("hour(time) == 7.5 or 20 < hour(time) < 9", "holds for no day of the week and hour"),
+        ("hour(date) > 3", "'date' is a column of days, without hours"),
+        ("hour(date) == amount", "compare hour\\(\\) with whole numbers from 0 to 23"),
+        ("hour(date) == 'noon'", "compare hour\\(\\) with whole numbers"),
+        ("hour(date) == hour(date)", "compare hour\\(\\) with whole numbers"),
+        ("hour(date) + 1 == 2", "take no part in sums"),
         ("weekday(date) == till", "'till' must be a column of categories Monday, Tuesday"),
         ("weekday(date) == amount", "'amount' must be a column of categories"),
     ],
 )
 def test_a_day_that_cannot_be_read_is_refused_before_the_charge(text, message):
-    accountant = PrivacyAccountant(1.0)
+    accountant, frame = PrivacyAccountant(1.0), FRAME.assign(time=FRAME["date"])
     with pytest.raises(ValueError, match=message):
-        MomentSynthesizer(schema=SCHEMA, epsilon=None, accountant=accountant, constraints=text).fit(FRAME)
+        MomentSynthesizer(schema=SCHEMA, epsilon=None, accountant=accountant, constraints=text).fit(frame)
     assert not accountant.epsilon_spent()
