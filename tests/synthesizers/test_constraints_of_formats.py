@@ -235,3 +235,24 @@ def test_holidays_do_not_occur():
 def test_a_date_that_may_be_read_in_two_ways_is_refused():
     with pytest.raises(ValueError, match=r"write the date '01/02/2022' as in 2020-12-31"):
         RowConstraint("day != '01/02/2022'", ["day"]).holds(pd.DataFrame({"day": pd.Series(DATES)}))
+
+
+def test_products_hold_in_fits_and_from_a_file_also_with_a_column_of_a_combination(tmp_path):
+    frame = pd.DataFrame({"item": RNG.choice(["pen", "book", "lamp"], N)})
+    frame["cost"] = frame["item"].map({"pen": 1.25, "book": 12.5, "lamp": 49.95})
+    frame["count"] = RNG.integers(1, 5, N)
+    frame["total"] = (frame["cost"] * frame["count"]).round(2)
+    constraints = ["determines(item, cost)", "total == cost * count"]
+    synth = MomentSynthesizer(30.0, constraints=constraints).fit(frame)
+    synth.save(tmp_path / "m.safetensors")
+    for model in (synth, skdpgen.load(tmp_path / "m.safetensors")):
+        rows = model.sample(300)
+        assert (rows["total"] == (rows["cost"] * rows["count"]).round(2)).all()
+        assert rows["total"].max() > 150
+    rows = synth.sample(20, given={"total": (40, 60)})
+    assert rows["total"].between(40, 60).all()
+    accountant = PrivacyAccountant(1.0)
+    wrong = MomentSynthesizer(epsilon=None, accountant=accountant, constraints=constraints, on_invalid="raise")
+    with pytest.raises(SchemaError, match="violate the constraint 'total == cost"):
+        wrong.fit(frame.assign(total=frame["total"] + 1))
+    assert not accountant.epsilon_spent()
