@@ -16,6 +16,7 @@ from ..tabular._construction import Construction, check_equalities, refuse_viola
 from ..tabular._formats import form_of, type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers
+from ..utils.callers import caller_level
 from ..utils.categories import family
 from ..utils.printing import listed
 from ..utils.validation import Interval, python_value
@@ -193,7 +194,7 @@ def point_out_kinds(schema, settled, unit=None):
             f"Schema.from_kinds(X).replace(Identifier({keys[0]!r})), or skdpgen schema --id; else drop them, by "
             f"X.drop(columns=[{keys[0]!r}]) or --drop. Columns that the schema declares are not named here",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
     if codes:
         warnings.warn(
@@ -201,7 +202,7 @@ def point_out_kinds(schema, settled, unit=None):
             "are codes, declare them as Categorical in the schema (Schema.from_kinds(X, categorical="
             f"[{codes[0]!r}]), or skdpgen schema --categorical)",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
 
 
@@ -216,7 +217,7 @@ def point_out_hierarchies(table, seen, targets):
             f"a hierarchy is not used: {listed(names)}. Every category of a target is a class, and a column that "
             "constraints construct, or combine with others, has no groups",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
 
 

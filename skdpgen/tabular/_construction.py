@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import SchemaError, UtilityWarning
+from ..utils.callers import caller_level
 from ._columns import Boolean, Categorical, Datetime, Numeric, output_dtype, unit_microseconds
 from ._constraints import Combinations, Conditional, Lookup, RowConstraint, read_constraint
 from ._construction_steps import (
@@ -481,7 +482,7 @@ def warn_of_contradictions(construction):
                 f"none of {_TRIAL_ROWS} rows drawn at random from declared bounds and categories satisfies {texts}: if "
                 "the conditions contradict one another, or the bounds, sample will find no row",
                 UtilityWarning,
-                stacklevel=2,
+                stacklevel=caller_level(),
             )
 
 
