@@ -451,6 +451,9 @@ CASES = {
     "frame in chunks": Case(_moment(target="job"), "frame", source=chunks),
     "frame in Parquet": Case(_p3gm(target="job"), "frame", source=parquet),
     "frame, constrained": Case(_moment(constraints=_RULES), "frame"),
+    "frame, product and weekdays": Case(
+        _moment(constraints=["income == age * height", "weekday(day) != 'Sunday'", "hour(day) < 23"]), "frame"
+    ),
     "frame, constrained, back": Case(_p3gm(constraints=_RULES), "frame", back=True),
     "frame, constrained, declared, replace_one": Case(
         _p3gm(constraints=_DECLARED_RULES, schema=_declared(), neighboring=REPLACE), "frame"

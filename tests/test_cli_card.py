@@ -13,7 +13,7 @@ import _command_line
 import pytest
 from _command_line import refused
 
-from skdpgen import PrivacyAccountant, PrivacyCard
+from skdpgen import PrivacyAccountant, PrivacyCard, load
 from skdpgen.__main__ import main
 from skdpgen.accounting import (
     Charge,
@@ -50,6 +50,26 @@ def test_verify_finds_rows_or_a_model_that_are_not_those_of_the_card(table, caps
     PrivacyCard.load("card.json").with_files().save("again.json")
     content = json.loads(Path("card.json").read_text())
     assert set(content["files"]) == {"synthetic", "model"}
+
+
+def test_the_card_and_its_page_name_the_data_set(table, capsys):
+    text = "Patients <of> ward 3; one row is one patient"
+    assert main([*COMMAND, "--dataset", text]) == 0
+    assert PrivacyCard.load("card.json")["dataset"] == text == load("model.safetensors").card_["dataset"]
+    capsys.readouterr()
+    assert main(["card", "card.json"]) == 0
+    assert f"The data, in the words of the publisher: {text}." in " ".join(capsys.readouterr().out.split())
+    assert main(["card", "card.json", "--html", "card.html"]) == 0
+    assert "Patients &lt;of&gt; ward 3; one row is one patient." in Path("card.html").read_text()
+    assert main(["verify", "card.json"]) == 0
+
+
+def test_a_description_without_a_card_or_of_several_lines_is_refused_before_the_charge(table, capsys):
+    line = refused(capsys, *COMMAND, "--dataset", "a\nb", "--ledger", "b.db")
+    assert "the description of a data set must be one line of 1 to 1,000 printable characters" in line
+    line = refused(capsys, *COMMAND[:-4], "--dataset", "patients", "--ledger", "b.db")
+    assert "--dataset is for the privacy card: give --card or --save-model too" in line
+    assert not Path("b.db").exists()
 
 
 def test_a_card_of_rows_that_went_to_a_device_states_no_digest_of_them(table, capsys):

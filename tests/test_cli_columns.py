@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import _command_line
 import numpy as np
@@ -95,6 +96,32 @@ def test_schema_points_to_columns_that_tell_nothing_or_follow_from_others(tmp_pa
     assert "synthesize --unit HHID" in capsys.readouterr().err
 
 
+def test_schema_points_to_days_and_hours_without_rows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    times = pd.Series(pd.date_range("2024-01-01", periods=5000, freq="h"))
+    times = times[(times.dt.day_of_week < 6) & times.dt.hour.between(8, 19)].reset_index(drop=True)
+    days = pd.Series(pd.date_range("2020-01-01", periods=len(times)))
+    frame = pd.DataFrame(
+        {"sold": times, "made on": days, "week": days - pd.to_timedelta(days.dt.day_of_week, unit="D")}
+    )
+    frame.to_csv("shop.csv", index=False)
+    assert main(["schema", "shop.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "no row on some day of the week: sold. " in said
+    assert """--constraint "weekday(sold) != 'Sunday'\"""" in said
+    assert "no row at some hours: sold. " in said
+    assert "--constraint '8 <= hour(sold) < 20'" in said
+    fit = ["synthesize", "shop.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]
+    closed = ["--constraint", "weekday(sold) != 'Sunday'", "--constraint", "8 <= hour(sold) < 20"]
+    assert main([*fit, *closed]) == 0
+    rows = pd.read_csv("out.csv", parse_dates=["sold"])
+    assert set(rows["sold"].dt.day_of_week) == set(range(6))
+    assert set(rows["sold"].dt.hour) == set(range(8, 20))
+    pd.DataFrame({"sold at": frame["sold"]}).to_csv("shop.csv", index=False)
+    assert main(["schema", "shop.csv", "--output", "s.json"]) == 0
+    assert "--constraint '8 <= hour(`sold at`) < 20'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("values", "codes"),
     [
@@ -185,6 +212,31 @@ def test_a_column_deleted_from_the_schema_is_learned_and_said_so_or_left_out(key
     assert list(pd.read_csv("out.csv")) == list(keyed)
     assert main(f"{FIT} --schema two.json --only-schema-columns".split()) == 0
     assert list(pd.read_csv("out.csv")) == ["age", "ill"]
+
+
+def test_a_report_leaves_out_what_the_schema_does_not_list_as_the_fit_did(keyed, capsys):
+    assert main(f"{FIT} --schema two.json --only-schema-columns --rows 200".split()) == 0
+    capsys.readouterr()
+    plain = "report keyed.csv out.csv --output r.html"
+    report = f"{plain} --schema two.json"
+    said = refused(capsys, *report.split())
+    assert "only keyed.csv has the columns visit_id" in said
+    assert "give --drop visit_id, or --only-schema-columns" in said
+    assert main(f"{report} --only-schema-columns".split()) == 0
+    assert "visit_id" not in Path("r.html").read_text()
+    assert main(f"{report} --drop visit_id".split()) == 0
+    assert main(f"{report} --only-schema-columns --unit visit_id".split()) == 0
+    with_target = pd.read_csv("out.csv").assign(died=keyed["ill"].iloc[:200])
+    with_target.to_csv("out.csv", index=False)
+    keyed.assign(died=keyed["ill"]).to_csv("keyed.csv", index=False)
+    assert main(f"{report} --only-schema-columns --target died".split()) == 0
+    assert "Not in the schema: &#x27;died&#x27;. Their bins reach over the range" in Path("r.html").read_text()
+    assert main(f"{report} --drop visit_id".split()) == 0
+    assert "Not in the schema: &#x27;died&#x27;." in Path("r.html").read_text()
+    capsys.readouterr()
+    assert "--only-schema-columns needs --schema" in refused(capsys, *f"{plain} --only-schema-columns".split())
+    keyed.drop(columns="age").to_csv("keyed.csv", index=False)
+    assert "or --only-schema-columns" not in refused(capsys, *report.split())
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from skdpgen.__main__ import main
 from skdpgen.data.notation import Notation
 from skdpgen.data.table_reading import read_table
 from skdpgen.tabular import Categorical, Numeric
+from skdpgen.tabular._formats import dates_as_text, form_of_strptime, is_date_format
 
 RNG = np.random.default_rng(0)
 FIT = ["synthesize", "semi.csv", "--separator", ";", "--output", "out.csv"]
@@ -84,9 +85,64 @@ def test_declared_numbers_most_of_which_would_become_missing_are_refused(capsys)
 def test_dates_with_names_of_months_are_named(capsys, form, option):
     days = pd.date_range("2023-01-01", "2023-12-31", freq="11h").strftime(form).str.upper()
     pd.DataFrame({"day": days, "code": "12MAR"}).to_csv("named.csv", index=False)
+    capitals = option.replace("%b", "%^b").replace("%B", "%^B")
+    capitals = capitals if capitals.startswith("'") else f"'{capitals}'"
+    assert f"give --dates {capitals} for 'day'" in refused(capsys, "schema", "named.csv")
+    pd.DataFrame({"day": days.str.title(), "code": "12MAR"}).to_csv("named.csv", index=False)
     assert f"give --dates {option} for 'day'" in refused(capsys, "schema", "named.csv")
     assert main(["schema", "named.csv", "--dates", form, "--output", "s.json"]) == 0
     assert Schema.load("s.json")["day"].format == form
+
+
+@pytest.mark.parametrize("form", ["%d%^b%Y", "%^A, %d %^B %Y", "%d-%^b-%y %I:%M %^p"])
+def test_names_of_months_in_capitals_are_written_in_capitals(form):
+    days = pd.Series(pd.date_range("2023-01-01", "2023-12-31", freq="11h"))
+    days = days.dt.strftime(form.replace("%^", "%")).str.upper()
+    frame = pd.DataFrame({"day": days.mask(days.index == 3), "x": range(len(days))})
+    frame.to_csv("sas.csv", index=False)
+    assert main(["schema", "sas.csv", "--dates", form, "--output", "s.json"]) == 0
+    fit = ["synthesize", "sas.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]
+    assert main([*fit, "--save-model", "m.safetensors"]) == 0
+    assert main(["sample", "m.safetensors", "--rows", "50", "--output", "more.csv"]) == 0
+    for name in ("out.csv", "more.csv"):
+        written = pd.read_csv(name, dtype=str)["day"].dropna()
+        read = pd.to_datetime(written, format=form_of_strptime(form))
+        assert (read.dt.year == 2023).mean() > 0.9
+        assert written.equals(dates_as_text(read, form))
+        assert (written == written.str.upper()).all()
+
+
+def test_marks_of_capitals_are_those_of_names_alone():
+    assert not is_date_format("%^d%b%Y")
+    assert not is_date_format("%d%^m%^Y")
+    assert is_date_format("%d%^b%Y")
+    assert dates_as_text(pd.Series(pd.to_datetime(["2023-06-24"])), "%%^b %^b %b%%").tolist() == ["%^b JUN Jun%"]
+    assert dates_as_text(pd.Series(pd.to_datetime([None, None])), "%d%^b%Y").isna().all()
+    days = pd.Series(pd.PeriodIndex(["2023-06-24"], freq="D"))
+    assert dates_as_text(days, "%d%^b%Y").tolist() == ["24JUN2023"]
+
+
+def test_results_beyond_a_limit_and_units_are_numbers(capsys):
+    crp = np.round(RNG.gamma(1, 12, 600), 1)
+    texts = pd.Series(crp).astype(str).where(crp >= 5, "<5")
+    frame = pd.DataFrame({"crp": texts, "hb": [f"{value:.1f} g/dL" for value in RNG.normal(13, 1.5, 600)]})
+    frame.to_csv("lab.csv", index=False)
+    said = refused(capsys, "schema", "lab.csv")
+    assert "give --sign '<' for 'crp'; give --sign g/dL for 'hb'" in said
+    assert main(["schema", "lab.csv", "--sign", "<", "--sign", "g/dL", "--output", "s.json"]) == 0
+    Schema.load("s.json").declare("crp", bounds=(5, 200)).declare("hb", bounds=(0, 25)).save("s.json")
+    fit = ["synthesize", "lab.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]
+    assert main(fit) == 0
+    rows = pd.read_csv("out.csv")
+    assert (rows["crp"] == 5).mean() == pytest.approx((crp < 5).mean(), abs=0.05)
+    assert rows["hb"].mean() == pytest.approx(13, abs=0.5)
+
+
+def test_codes_with_letters_before_a_hyphen_are_not_said_to_be_numbers(recwarn):
+    codes = [f"SKU-{number}" for number in RNG.choice(np.arange(1000, 1300), 400)]
+    pd.DataFrame({"product": codes, "x": range(400)}).to_csv("codes.csv", index=False)
+    read_table("codes.csv", Notation())
+    assert not [warning for warning in recwarn if "product" in str(warning.message)]
 
 
 def test_numbers_and_dates_beside_a_usual_mark_of_missing_values_are_refused(capsys):

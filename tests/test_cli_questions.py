@@ -240,7 +240,7 @@ def test_the_form_of_a_key_is_an_answer():
     frame = FRAME[["patient_id", "sex"]]
     schema = answered(frame, "", "", "i P-####", "i x#")[0].schema
     assert schema["patient_id"] == Identifier("patient_id", pattern="P-####")
-    assert list(schema["sex"].keys(0, 2)) == ["x1", "x2"]
+    assert list(schema["sex"].keys(np.arange(1, 3))) == ["x1", "x2"]
     assert "one run of #" in answered(frame, "", "", "i ##-##", "q", "")[1].text
 
 

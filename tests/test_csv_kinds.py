@@ -174,7 +174,7 @@ def test_without_a_schema_nothing_is_charged_before_the_kinds_are_declared_publi
     assert not Path("budget.db").exists()
     SCHEMA.select(["age", "pay", "zip", "ill", "grade"]).save("s.json")
     line = refused(capsys, *f"synthesize {_write()} --schema s.json --output out.csv".split())
-    assert "kinds of 1 columns ('seen')" in line
+    assert "the kinds of these columns are not declared: 'seen';" in line
 
 
 class Terminal(io.StringIO):

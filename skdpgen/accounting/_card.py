@@ -28,7 +28,16 @@ from ._facts import plain
 from ._filter import STATUSES, Entry, PrivacyFilter, proves_privacy
 from ._pricing import check_delta, check_work, epsilon_pld, epsilon_rdp, why_bounded
 
-__all__ = ["FILES", "NOT_PRIVATE", "PrivacyCard", "default_versions", "digest", "plain", "remark_on_epsilon"]
+__all__ = [
+    "FILES",
+    "NOT_PRIVATE",
+    "PrivacyCard",
+    "check_dataset",
+    "default_versions",
+    "digest",
+    "plain",
+    "remark_on_epsilon",
+]
 
 _FORMAT, _OLD_FORMAT = "skdpgen-privacy-card-2", "skdpgen-privacy-card-1"
 _OLD_FIELDS = (
@@ -36,6 +45,8 @@ _OLD_FIELDS = (
     *("noise", "versions", "digest"),
 )
 _FIELDS = (*_OLD_FIELDS, "date", "columns", "declared", "files")
+# What `with_dataset` adds, and its longest text.
+_DATASET, _MOST_OF_DATASET = "dataset", 1_000
 # What a card may state the SHA-256 of, in words.
 FILES = {"synthetic": "synthetic rows", "model": "model", "units": "table of synthetic units"}
 _FIT_FIELDS = ("label", "epsilon", "epsilon_asked", "epsilon_rdp", "delta", "charges")
@@ -96,6 +107,18 @@ def remark_on_epsilon(epsilon: float | str, unit: str | None = None) -> str:
     )
 
 
+def check_dataset(text: str) -> str:
+    """Return the name and description of a data set for a card; ValueError unless it is one line of printable text."""
+    if not isinstance(text, str):
+        raise ValueError(f"the description of a data set must be text; got {type(text).__name__}")
+    if not text.strip() or len(text) > _MOST_OF_DATASET or not text.isprintable():
+        raise ValueError(
+            f"the description of a data set must be one line of 1 to {_MOST_OF_DATASET:,} printable characters; it has "
+            f"{len(text):,} characters"
+        )
+    return text
+
+
 class PrivacyCard:
     """Statement of the releases of one fit, of their cost, and of the ledger that was charged.
 
@@ -129,7 +152,9 @@ class PrivacyCard:
 
     def __init__(self, content: Mapping[str, Any]):
         old = isinstance(content, Mapping) and content.get("format") == _OLD_FORMAT
-        _check_fields(content, _OLD_FIELDS if old else _FIELDS, "not a privacy card of skdpgen")
+        named = isinstance(content, Mapping) and not old and _DATASET in content
+        fields = _OLD_FIELDS if old else (*_FIELDS, _DATASET) if named else _FIELDS
+        _check_fields(content, fields, "not a privacy card of skdpgen")
         _check_fields(content["model"], ("name", "parameters"), "model")
         _check_fields(content["fit"], _FIT_FIELDS, "fit")
         _check_fields(content["ledger"], _LEDGER_FIELDS, "ledger")
@@ -274,14 +299,30 @@ class PrivacyCard:
         known = self["public_assumptions"]
         return self._changed(public_assumptions=[*known, *(text for text in texts if text not in known)])
 
+    def with_dataset(self, text: str) -> PrivacyCard:
+        """Return the card with the name of the data set, and what one row is, in the publisher's words.
+
+        Parameters
+        ----------
+        text : str
+            One line of at most 1,000 printable characters, such as "Visits to the emergency department, 2023; one row
+            is one visit". Public: write nothing that you know from the rows alone. It replaces an earlier text.
+
+        Raises
+        ------
+        ValueError
+            For any other text, and for a card of an earlier version.
+        """
+        return self._changed(**{_DATASET: check_dataset(text)})
+
     def same_fit(self, other: PrivacyCard) -> bool:
-        """Whether two cards are of one fit: they may differ in the files that they state, and in nothing else."""
-        contents = [{**card._content, "files": {}, "digest": ""} for card in (self, other)]
+        """Whether two cards are of one fit: they may differ in their files and the name of the data set alone."""
+        contents = [{**card._content, "files": {}, _DATASET: "", "digest": ""} for card in (self, other)]
         return contents[0] == contents[1]
 
     def _changed(self, **fields: Any) -> PrivacyCard:
-        if self["format"] == _OLD_FORMAT and "files" in fields:
-            raise ValueError("a card of an earlier version states no files: it stays as it was written")
+        if self["format"] == _OLD_FORMAT and (other := [name for name in ("files", _DATASET) if name in fields]):
+            raise ValueError(f"a card of an earlier version states no {other[0]}: it stays as it was written")
         content = {**self._content, **fields}
         del content["digest"]
         return type(self)({**content, "digest": digest(content)})
@@ -540,6 +581,8 @@ def _check_facts(content: Mapping[str, Any]) -> None:
         name = column.get("name") if isinstance(column, dict) else column
         if isinstance(name, bool) or not isinstance(name, str | int):
             raise ValueError("columns: each must have a name, which is text or a whole number")
+    if _DATASET in content:
+        check_dataset(content[_DATASET])
     if not isinstance(content["declared"], dict):
         raise ValueError("declared must be an object")
     files = content["files"]

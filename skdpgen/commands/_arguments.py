@@ -14,6 +14,7 @@ __all__ = [
     "add_budget",
     "add_dropping",
     "add_escaping",
+    "add_only_schema_columns",
     "add_quiet",
     "add_reading",
     "add_schema",
@@ -63,8 +64,8 @@ def add_reading(parser):
         metavar="TEXT",
         action="append",
         default=[],
-        help="text before or after numbers that is left out, such as $, %% or EUR; repeatable; synthetic numbers are "
-        "written without it",
+        help="text before or after numbers that is left out, such as $, %%, EUR or mg/L, or the < of <5; repeatable; "
+        "synthetic numbers are written without it",
     )
     parser.add_argument(
         "--header",
@@ -92,6 +93,15 @@ def add_dropping(parser):
         action="append",
         default=[],
         help="columns to leave out, separated by commas; repeatable",
+    )
+
+
+def add_only_schema_columns(parser, otherwise):
+    """Option that leaves out the columns that a schema does not list; `otherwise` says what is done with them."""
+    parser.add_argument(
+        "--only-schema-columns",
+        action="store_true",
+        help=f"leave out columns that the schema does not list (default: {otherwise})",
     )
 
 

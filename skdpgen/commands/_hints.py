@@ -10,7 +10,17 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pdt
 
-__all__ = ["UNIT_HINT", "codes_of_missing_values", "constants", "copies", "free_texts", "likely_units", "nested"]
+__all__ = [
+    "UNIT_HINT",
+    "codes_of_missing_values",
+    "constants",
+    "copies",
+    "free_texts",
+    "lacking_times",
+    "likely_units",
+    "nested",
+    "row_numbers",
+]
 
 UNIT_HINT = "if one person (or household, or device) may have several rows, protect persons and not rows"
 # Fewer different values are hardly those of identifiers.
@@ -19,6 +29,8 @@ _FEWEST = 20
 _FREE_TEXT = 0.2
 # Rows for each value of a code, on average, from which it is no chance that another code follows from it.
 _ROWS_OF_A_CODE = 10
+# Rows with dates of which hardly any day of the week is lacking by chance, or so many hours.
+_ROWS_OF_WEEKDAYS, _ROWS_OF_HOURS, _LACKING_HOURS = 200, 500, 4
 # Numbers that surveys and registers write for a missing value.
 _POSITIVE = (99, 999, 9999, 99999, 999999)
 _NEGATIVE = (*range(-1, -10, -1), -66, -77, -88, *range(-95, -100, -1), -997, -998, -999, -9999, -99999)
@@ -51,6 +63,30 @@ def likely_units(frame):
     return found
 
 
+def row_numbers(frame, unit):
+    """Return the columns that number the rows of each unit from 1, such as the visits of a patient.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Private rows.
+    unit : column name
+        Of the identifiers of the units, several of which have several rows.
+    """
+    codes = pd.factorize(frame[unit])[0]
+    sizes = np.bincount(codes + 1)[codes + 1]
+    found = []
+    for name in frame.columns:
+        values = frame[name]
+        if name == unit or not pdt.is_integer_dtype(values.dtype) or values.isna().any():
+            continue
+        numbers = values.to_numpy(dtype=np.int64)
+        within = (codes >= 0) & (numbers >= 1) & (numbers <= sizes)
+        if within.all() and len(np.unique(np.stack([codes, numbers]), axis=1).T) == len(frame):
+            found.append(name)
+    return found
+
+
 def codes_of_missing_values(values):
     """Return the numbers of a column that may stand for a missing value, such as -9 or 999; none of other columns.
 
@@ -78,6 +114,24 @@ def codes_of_missing_values(values):
     apart = low >= 0 and len(negative) and (negative.max() < -1 or high > -2 * negative.min())
     codes = [code for code in _NEGATIVE if apart] + [code for code in _POSITIVE if code > 2 * high - low]
     return [code for code in codes if code in numbers]
+
+
+def lacking_times(frame):
+    """Return the columns of dates that leave out days of the week, and those that leave out hours, two lists.
+
+    A shop that is closed on Sundays and at night has such dates. In fewer rows they may be lacking by chance.
+    """
+    days, hours = [], []
+    for name in frame.columns:
+        if not pdt.is_datetime64_any_dtype(frame[name].dtype):
+            continue
+        dates = frame[name].dropna()
+        # dates of one or two days of the week, such as the first days of weeks, are no working days
+        if len(dates) >= _ROWS_OF_WEEKDAYS and 3 <= dates.dt.day_of_week.nunique() < 7:
+            days.append(name)
+        if len(dates) >= _ROWS_OF_HOURS and 3 <= dates.dt.hour.nunique() <= 24 - _LACKING_HOURS:
+            hours.append(name)
+    return days, hours
 
 
 def constants(frame):

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from ._arguments import add_dropping, add_quiet, add_reading, columns_of, load_card, names_of
+from ._arguments import add_dropping, add_only_schema_columns, add_quiet, add_reading, columns_of, load_card, names_of
 from ._notations import reading, say_differences
 from ._units import with_unit
 
@@ -54,6 +54,7 @@ def add(command):
         help="column of identifiers, such as a patient number, as for synthesize: it is compared with nothing; the "
         "page shows how many rows units have, and how similar they are",
     )
+    add_only_schema_columns(command, "they are compared too")
     add_dropping(command)
     add_reading(command)
     command.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the choice of rows (default: 0)")
@@ -125,6 +126,11 @@ def _tables(arguments, paths, schema):
     if arguments.unit is not None and (arguments.unit not in columns[0] or arguments.unit in left_out):
         raise ValueError(f"--unit: no column {arguments.unit!r} in {paths[0]}, which has {', '.join(columns[0])}")
     keys = () if arguments.unit is None else (arguments.unit,)
+    if arguments.only_schema_columns:
+        if schema is None:
+            raise ValueError("--only-schema-columns needs --schema")
+        kept = {*schema, *keys, arguments.target}
+        left_out += [name for names in columns for name in names if name not in kept and name not in left_out]
     _check_columns(paths, columns, left_out, schema, keys)
     tables, read_as = [], with_unit(schema, arguments.unit)
     for path, names, notation in zip(paths, columns, notations):
@@ -154,5 +160,8 @@ def _check_columns(paths, columns, left_out, schema, keys):
         alone += [(path, [name for name in names if name not in real])]
         if alone := [(file, names) for file, names in alone if names]:
             said = "; ".join(f"only {file} has the columns {', '.join(names)}" for file, names in alone)
-            dropped = ",".join(dict.fromkeys([*left_out, *(name for _, names in alone for name in names)]))
-            raise ValueError(f"{said}; to compare the others, give --drop {shlex.quote(dropped)}")
+            lacking = [name for _, names in alone for name in names]
+            option = f"--drop {shlex.quote(','.join(dict.fromkeys([*left_out, *lacking])))}"
+            if schema is not None and not set(lacking) & set(schema):
+                option += ", or --only-schema-columns"
+            raise ValueError(f"{said}; to compare the others, give {option}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import shlex
 import sys
 import warnings
@@ -41,6 +42,11 @@ def add(command):
             "--id",
             "keys of rows or persons: their values are never read, and a sample has fresh keys; NAME=P-#### gives "
             "their form, with # for a counter",
+        ),
+        (
+            "--number-in-unit",
+            "numbers of the rows of a person, such as a visit number: their values are never read, and the rows of a "
+            "synthetic person (--units) are numbered from 1; they need a fit with --unit",
         ),
         ("--categorical", "categorical although their values are numbers, such as codes"),
     ):
@@ -104,10 +110,11 @@ def run(arguments):
 
 def _refusal(arguments, notation, left_out):
     """What refuses columns in another notation, but those that are declared as categories or keys."""
-    if not (arguments.categorical or arguments.id):
+    if not (arguments.categorical or arguments.id or arguments.number_in_unit):
         return functools.partial(refuse_notations, ())
     names = [name for name in columns_of(arguments.input, notation) if name not in left_out]
     settled = [*_patterns(arguments.id, names), *names_of(arguments.categorical, names, "--categorical")]
+    settled += names_of(arguments.number_in_unit, names, "--number-in-unit")
     return functools.partial(refuse_notations, settled)
 
 
@@ -138,7 +145,8 @@ def _say_what_to_do(arguments, schema, frame):
         file=sys.stderr,
     )
     _point_out(arguments, schema)
-    _point_out_values(frame)
+    known = [name for name in frame.columns if isinstance(schema[name], Identifier) and schema[name].within_unit]
+    _point_out_values(frame.drop(columns=known))
     _point_out_columns(frame.drop(columns=[name for name in frame.columns if isinstance(schema[name], Identifier)]))
     if schema.notation is not None:
         print(
@@ -192,12 +200,15 @@ def _settled(arguments, frame):
             raise ValueError(f"--target: no column {arguments.target!r}; the file has {', '.join(names)}")
         if not is_float_dtype(frame[arguments.target].dtype):  # as `is_numeric_target` has it
             codes.append(arguments.target)
-    if twice := [name for name in keys if name in codes]:
-        raise ValueError(f"{twice[0]!r} is named by --id and by --categorical or --target: give one of them")
-    schema = Schema.from_kinds(frame.drop(columns=keys), categorical=codes)
-    return Schema(
-        identifier_of(name, frame[name].dtype, patterns[name]) if name in keys else schema[name] for name in names
-    )
+    numbers = names_of(arguments.number_in_unit, names, "--number-in-unit")
+    named = {"--id": keys, "--number-in-unit": numbers, "--categorical or --target": codes}
+    for one, other in itertools.combinations(named, 2):
+        if twice := [name for name in named[one] if name in named[other]]:
+            raise ValueError(f"{twice[0]!r} is named by {one} and by {other}: give one of them")
+    schema = Schema.from_kinds(frame.drop(columns=[*keys, *numbers]), categorical=codes)
+    made = {name: identifier_of(name, frame[name].dtype, patterns[name]) for name in keys}
+    made |= {name: replace(identifier_of(name, frame[name].dtype), within_unit=True) for name in numbers}
+    return Schema(made[name] if name in made else schema[name] for name in names)
 
 
 def _patterns(texts, known):
@@ -250,7 +261,7 @@ def _point_out(arguments, schema):
 
 def _point_out_values(frame):
     """Say what the rows suggest, without a value of them: for the data holder alone."""
-    from ._hints import UNIT_HINT, codes_of_missing_values, likely_units
+    from ._hints import UNIT_HINT, codes_of_missing_values, likely_units, row_numbers
 
     units = likely_units(frame)
     likely = f". Likely columns, by their names and repeated values: {', '.join(units)}" if units else ""
@@ -259,6 +270,12 @@ def _point_out_values(frame):
         f"skdpgen: {UNIT_HINT}: skdpgen synthesize --unit {unit}, the column of their identifiers{likely}",
         file=sys.stderr,
     )
+    if units and (numbers := row_numbers(frame, units[0])):
+        print(
+            f"skdpgen: numbers of the rows of one {units[0]}, from 1: {', '.join(numbers)}. If the rows of synthetic "
+            f"persons are to be numbered in the same way: --number-in-unit {shlex.quote(','.join(numbers))}",
+            file=sys.stderr,
+        )
     if marked := [name for name in frame.columns if codes_of_missing_values(frame[name])]:
         print(
             f"skdpgen: numbers such as -9, -99 or 999, apart from all others: {', '.join(map(str, marked))}. If they "
@@ -270,7 +287,7 @@ def _point_out_values(frame):
 
 def _point_out_columns(frame):
     """Say which columns tell nothing, or follow from others: for the data holder alone."""
-    from ._hints import constants, copies, free_texts, likely_units, nested
+    from ._hints import constants, copies, free_texts, lacking_times, likely_units, nested
 
     said = []
     if names := constants(frame):
@@ -297,6 +314,19 @@ def _point_out_columns(frame):
             f"columns that follow from others, as a region from a district: {follow}. If that is public knowledge, "
             f"keep it in all synthetic rows: skdpgen synthesize {options}"
         )
+    days, hours = lacking_times(frame)
+    if days:
+        constraint = _for_shell(f"weekday({_in_constraint(days[0])}) != 'Sunday'")
+        said.append(
+            f"dates with no row on some day of the week: {_comma(days)}. The fit does not know that. If it is public, "
+            f"as of a shop that is closed on Sundays: skdpgen synthesize --constraint {constraint}"
+        )
+    if hours:
+        constraint = _for_shell(f"8 <= hour({_in_constraint(hours[0])}) < 20")
+        said.append(
+            f"dates with no row at some hours: {_comma(hours)}. The fit does not know that. If it is public, as of a "
+            f"shop that is closed at night: skdpgen synthesize --constraint {constraint}"
+        )
     for text in said:
         print(f"skdpgen: {text}", file=sys.stderr)
 
@@ -306,5 +336,14 @@ def _comma(names):
 
 
 def _determines(fine, rest):
-    names = [str(name) if str(name).isidentifier() else f"`{name}`" for name in (fine, *rest)]
-    return f"determines({', '.join(names)})"
+    return f"determines({', '.join(map(_in_constraint, (fine, *rest)))})"
+
+
+def _for_shell(constraint):
+    """A constraint as an argument in a shell: in double quotes where it has single ones, if these suffice."""
+    simple = "'" in constraint and not set('"$`\\') & set(constraint)
+    return f'"{constraint}"' if simple else shlex.quote(constraint)
+
+
+def _in_constraint(name):
+    return str(name) if str(name).isidentifier() else f"`{name}`"

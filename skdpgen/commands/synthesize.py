@@ -15,6 +15,7 @@ from ._arguments import (
     add_budget,
     add_dropping,
     add_escaping,
+    add_only_schema_columns,
     add_quiet,
     add_reading,
     add_schema,
@@ -116,11 +117,7 @@ def _add_columns(command):
         help="infer the kinds of columns (numbers, dates, text) from the values of a CSV file, and declare these kinds "
         "public (default: the schema declares the kinds; on a terminal the command asks about other columns)",
     )
-    command.add_argument(
-        "--only-schema-columns",
-        action="store_true",
-        help="leave out columns that the schema does not list (default: these columns are learned and charged)",
-    )
+    add_only_schema_columns(command, "these columns are learned and charged")
     add_dropping(command)
     command.add_argument(
         "--constraint",
@@ -142,6 +139,12 @@ def _add_results(command):
     add_quiet(command)
     command.add_argument("--output", required=True, metavar="OUT.csv", help="CSV or Parquet file to write")
     command.add_argument("--card", metavar="CARD.json", help="privacy card to write")
+    command.add_argument(
+        "--dataset",
+        metavar="TEXT",
+        help="with --card or --save-model: name of the data set and what one row is, for the card, such as 'Visits to "
+        "the emergency department, 2023; one row is one visit'; public",
+    )
     command.add_argument("--save-model", metavar="M.safetensors", help="released model to write")
 
 
@@ -177,9 +180,9 @@ def _check_kinds(rows, schema, declared_public):
             return
         raise ValueError("nothing was charged: declare the kinds in a schema (skdpgen schema INPUT --output S.json)")
     raise ValueError(
-        f"the kinds of {len(names)} columns ({listed(names, 5)}) are not declared; inferred from the private values, "
-        "they would be published. Write a schema by skdpgen schema INPUT --output S.json, check it and give it as "
-        "--schema S.json; or declare the kinds public by --kinds-from-values"
+        f"the kinds of these columns are not declared: {listed(names, 5)}; inferred from the private values, they "
+        "would be published. Write a schema by skdpgen schema INPUT --output S.json, check it and give it as --schema "
+        "S.json; or declare the kinds public by --kinds-from-values"
         + ("" if schema is None else "; or leave them out by --only-schema-columns")
         + "; nothing was charged"
     )
@@ -282,10 +285,15 @@ def run(arguments):
 
 def _check_results(arguments):
     """Refuse rows that cannot be drawn, and files that cannot be written or are named twice."""
+    from ..accounting._card import check_dataset
     from ..data.table_writing import check_apart, check_output
 
     if arguments.rows is not None and not 1 <= arguments.rows < 10**9:
         raise ValueError(f"--rows must be positive, and below 1,000,000,000; got {arguments.rows}")
+    if arguments.dataset is not None:
+        if arguments.card is None and arguments.save_model is None:
+            raise ValueError("--dataset is for the privacy card: give --card or --save-model too")
+        check_dataset(arguments.dataset)
     check_synthetic_units(arguments)
     check_output(arguments.output, table=True)
     if arguments.units_output is not None:
@@ -347,6 +355,8 @@ def _run(arguments, model, settings, schema, notation, results):
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_BEFORE_THE_CHARGE) from None
     warned = _fit(synthesizer, rows, arguments)
+    if arguments.dataset is not None:
+        synthesizer.card_ = synthesizer.card_.with_dataset(arguments.dataset)
     print(synthesizer.summary_, file=sys.stderr)
     # as the real rows are written, so that whatever reads one file reads the other
     written = {"notation": notation, "date_formats": getattr(rows, "attrs", {}).get("date_formats")}

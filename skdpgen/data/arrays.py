@@ -17,6 +17,7 @@ from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import total
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product, map_blocks
+from ..utils.callers import caller_level
 from ..utils.file_checks import check_size, check_whole
 from ..utils.printing import listed
 from ..utils.validation import as_sizes
@@ -390,7 +391,7 @@ def point_out_images(bounds, give="declare "):
                 f"{len(low)} columns with one declared range, {low[0]:g} to {high[0]:g}: if the rows are images, "
                 f"{give}image_shape={shape}, without which much of their quality is lost; else ignore this",
                 UtilityWarning,
-                stacklevel=2,
+                stacklevel=caller_level(),
             )
 
 

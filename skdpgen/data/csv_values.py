@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..tabular import Boolean, Datetime, Numeric
 from ..tabular._columns import output_dtype
-from ..tabular._formats import time_zone
+from ..tabular._formats import form_of_strptime, time_zone
 from ..utils.categories import family, number_text
 from .notation import USUAL_NOTATION
 from .other_notations import Reading, marks_among, readings_of
@@ -47,7 +47,8 @@ ISO_FORMATS = frozenset(form for _, _, form in _ISO)
 # Columns of these resolutions are written in these formats if no format is known.
 _USUAL = {"D": "%Y-%m-%d", "s": "%Y-%m-%d %H:%M:%S", "us": "%Y-%m-%d %H:%M:%S.%f"}
 # Numbers with signs or separators, and dates in other formats: they are read as text, from which little is learned.
-_SIGN = r"(?:[^\w\s]|\b[A-Z]{3}\b)?"
+# EUR is a sign, but SKU-1 a code.
+_SIGN = r"(?:[^\w\s]|\b[A-Z]{3}\b(?!-))?"
 _FORMATTED = rf"[+-]?{_SIGN}\s?[+-]?(?:\d{{1,3}}(?:[.,' \u00a0]\d{{3}})+|\d+)(?:[.,]\d+)?\s?{_SIGN}"
 _OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?"
 _TIME = r"\d{1,3}:\d{2}(?::\d{2})?"
@@ -115,7 +116,8 @@ def with_notation(frame, names, notation):
         if values.empty:
             continue
         for form in notation.dates:
-            moments = pd.to_datetime(texts.distinct.astype(object), errors="coerce", format=form)
+            read = form_of_strptime(form)
+            moments = pd.to_datetime(texts.distinct.astype(object), errors="coerce", format=read)
             if moments.notna().sum() == len(values):
                 columns[name], formats[name] = texts.rows(moments.astype("datetime64[us]")), form
                 break
@@ -209,7 +211,7 @@ def _moments(written, forms, zoned):
     rest, values = short, pd.Series(pd.NaT, index=written.index, dtype="datetime64[us]")
     for form in forms:
         texts = rest if "%f" in form else written.astype(object).where(rest.notna())
-        found = pd.to_datetime(texts, errors="coerce", format=form)
+        found = pd.to_datetime(texts, errors="coerce", format=form_of_strptime(form))
         values = values.fillna(found.astype("datetime64[us]"))
         rest = rest.where(found.isna())
     if zoned:

@@ -16,6 +16,7 @@ from ..tabular._construction import Construction, check_equalities, refuse_viola
 from ..tabular._formats import form_of, type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers
+from ..utils.callers import caller_level
 from ..utils.categories import family
 from ..utils.printing import listed
 from ..utils.validation import Interval, python_value
@@ -45,7 +46,7 @@ def check_chunk(chunk, schema, on_invalid, whole, apart, construction, condition
     """Number of rows, the kinds of values in columns of unknown categories if chunks may differ in them, and readings.
 
     With `apart` each chunk is made separately, so that its dtypes may depend on its rows. The readings are those of the
-    columns `texts` in another notation of numbers; a column without values in this chunk has none here.
+    columns `texts` as numbers or dates; a column without values in this chunk has none here.
     """
     chunk = validate_frame(chunk, schema, on_invalid)
     if apart:
@@ -63,13 +64,13 @@ def check_chunk(chunk, schema, on_invalid, whole, apart, construction, condition
 
 
 def _readings(values):
-    """Readings of the values of a column in other notations of numbers; None where whole numbers are all it has."""
+    """Readings of the values of a column as numbers or dates; None where whole numbers are all it has."""
     if values.empty:
         return None
     if not all(isinstance(value, str) for value in values.iloc[:1]) or infer_dtype(values, skipna=True) != "string":
         return ()
     texts = values.astype("string")
-    if readings := readings_of(texts, dates=False, placeholders=0)[0]:
+    if readings := readings_of(texts, iso=True, placeholders=0)[0]:
         return readings
     return None if texts.str.fullmatch(r"[+-]?(?:[1-9]\d*|0)").all() else ()
 
@@ -133,7 +134,7 @@ def texts_of(schema, head, settled):
 
 
 def refuse_readings(readings):
-    """Refuse columns of text that are numbers in another notation: almost nothing would be learned from them."""
+    """Refuse columns of text that are numbers or dates: almost nothing would be learned from them."""
     if found := {name: ways for name, ways in readings.items() if ways}:
         raise InvalidInputError(refusal_of_columns(found))
 
@@ -193,7 +194,7 @@ def point_out_kinds(schema, settled, unit=None):
             f"Schema.from_kinds(X).replace(Identifier({keys[0]!r})), or skdpgen schema --id; else drop them, by "
             f"X.drop(columns=[{keys[0]!r}]) or --drop. Columns that the schema declares are not named here",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
     if codes:
         warnings.warn(
@@ -201,7 +202,7 @@ def point_out_kinds(schema, settled, unit=None):
             "are codes, declare them as Categorical in the schema (Schema.from_kinds(X, categorical="
             f"[{codes[0]!r}]), or skdpgen schema --categorical)",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
 
 
@@ -216,7 +217,7 @@ def point_out_hierarchies(table, seen, targets):
             f"a hierarchy is not used: {listed(names)}. Every category of a target is a class, and a column that "
             "constraints construct, or combine with others, has no groups",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
 
 

@@ -167,6 +167,12 @@ class FrameRows:
         schema.constrain(*constraint_texts(constraints))  # refuses keys, which it no longer knows afterwards
         # no value of an identifier is read: the columns are left out before anything else is done
         schema, self.keys = split_keys(schema)
+        numbered = [key.name for _, key in self.keys if key.within_unit]
+        if numbered and units is None:
+            raise InvalidInputError(
+                f"{numbered[0]!r} numbers the rows of a unit (within_unit=True in the schema), and this fit has no "
+                "unit: give unit= (--unit), the column of its identifiers. Nothing was charged"
+            )
         if self.keys:
             source = source.without([key.name for _, key in self.keys])
         # the schema decides; datetimes are modelled as numbers, whatever their dtype suggests
@@ -215,7 +221,7 @@ class FrameRows:
         check_families(families)
 
     def refuse_readings(self):
-        """Refuse columns of text that are numbers in another notation; before the charge.
+        """Refuse columns of text that are numbers in another notation, or dates; before the charge.
 
         Another row may decide it: so a run of a search, which comes after the charge, does not call this.
         """

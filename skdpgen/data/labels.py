@@ -11,6 +11,7 @@ import pandas as pd
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import histogram, release_names
 from ..tabular._columns import TEXT_DTYPES, parse_dtype, plain_value
+from ..utils.callers import caller_level
 from ..utils.categories import canonical_rows
 from ..utils.printing import listed
 from ..utils.validation import check_names, is_extension, is_unicode
@@ -217,7 +218,7 @@ def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None
         warnings.warn(
             "the noise hides every class of y, so the model has a single class: declare classes=",
             UtilityWarning,
-            stacklevel=4,
+            stacklevel=caller_level(),
         )
     return tuple(kept)
 

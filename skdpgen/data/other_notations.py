@@ -1,12 +1,14 @@
-"""Texts that are numbers or dates in another notation than the one in which a table is read."""
+"""Texts that are numbers or dates, in another notation than the one in which a table is read."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
+from ..tabular._formats import form_of_strptime
 from ..utils.printing import listed
 from .notation import USUAL_NOTATION
 
@@ -20,11 +22,21 @@ _MOST_PLACEHOLDERS = 3
 _MARKS = ((".", ","), (",", None), (".", None), (",", "."), (".", "'"), (",", "'"), (".", "space"), (",", "space"))
 # Signs that belong to numbers. Others, as in 1+ or #3, are of codes as well.
 _SIGNS = ("$", "€", "£", "¥", "%", "EUR", "USD", "GBP", "CHF")
+# Of results beyond a limit of measurement, such as <5, among numbers: categories such as <30 and >30 are no numbers.
+_LIMITS = {"<=": "<=", ">=": ">=", "<": "<(?!=)", ">": ">(?!=)", "≤": "≤", "≥": "≥"}
+# Units after all numbers of a column. They are a fixed list, because a message shows none of the texts of a column.
+_UNITS = ("mg/L", "mg/l", "mg/dL", "mg/dl", "g/L", "g/l", "g/dL", "g/dl", "ng/mL", "ng/ml", "pg/mL", "pg/ml", "µg/L")
+_UNITS += ("mmol/L", "mmol/l", "µmol/L", "µmol/l", "nmol/L", "nmol/l", "mEq/L", "U/L", "U/l", "IU/L", "mmHg", "mm Hg")
+_UNITS += ("g", "kg", "mg", "µg", "t", "m", "cm", "mm", "km", "mi", "ft", "in", "lb", "lbs", "m²", "l", "L", "ml", "mL")
+_UNITS += ("s", "sec", "min", "h", "days", "weeks", "months", "years", "°C", "°F", "bpm", "/min", "km/h", "mph", "kWh")
+# Fewer different numbers beside signs of limits or units may be categories.
+_FEWEST_NUMBERS = 10
 _DAYS = tuple(
     form.replace("-", mark) for form in ("%d-%m-%Y", "%m-%d-%Y", "%Y-%m-%d", "%d-%m-%y", "%m-%d-%y") for mark in "./-"
 )
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S")
 _DATES = tuple(day + clock for clock in _CLOCKS for day in _DAYS if (day, clock) != ("%Y-%m-%d", ""))
+_ISO_DAY = "%Y-%m-%d"
 _LIKE_DATES = r"\d{1,4}([./-])\d{1,2}\1\d{1,4}(?:[T ]\d{1,2}:\d{2}(?::\d{2})?)?"
 # With English names of months, as statistical programs write them: 24JUN2023, 24-Jun-2023, 24JUN2023:13:45:00.
 _NAMED = tuple(day.replace(" ", mark) for mark in ("", "-", " ", ".") for day in ("%d %b %Y", "%d %B %Y", "%d %b %y"))
@@ -65,7 +77,9 @@ class Reading:
         return " ".join(f"--{name} {_quoted(value)}" for name, value in given if value is not None)
 
     def in_pandas(self):
-        """Return what reads such numbers in Python."""
+        """Return what reads such numbers or dates in Python."""
+        if self.date is not None:
+            return f"pandas.to_datetime(..., format={form_of_strptime(self.date)!r})"
         given = [("decimal", self.decimal), ("thousands", {"space": " "}.get(self.thousands, self.thousands))]
         marks = ", ".join(f"{name}={value!r}" for name, value in given if value is not None)
         read = f"pandas.read_csv(..., {marks})" if marks else ""
@@ -90,7 +104,7 @@ def _quoted(text):
     return text if re.fullmatch(r"[\w.,%/:-]+", text) else '"\'"' if text == "'" else f"'{text}'"
 
 
-def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, placeholders=_MOST_PLACEHOLDERS):
+def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, iso=False, placeholders=_MOST_PLACEHOLDERS):
     """Return the readings of a column that its notation takes for text; none for texts, codes, and usual numbers.
 
     Parameters
@@ -101,6 +115,8 @@ def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, placeholders=_MOS
         Of the table.
     dates : bool, default=True
         Whether dates are looked for, too.
+    iso : bool, default=False
+        Whether days in ISO 8601 are among these dates: a CSV file has them in its usual notation, a DataFrame has not.
     placeholders : int, default=3
         Most different texts without a digit that may stand for missing values.
 
@@ -112,31 +128,34 @@ def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, placeholders=_MOS
         Whether other texts stand for missing values: a few without a digit.
     """
     first = texts.iloc[:_FEW]
-    if first.empty or not _some_reading(first[_with_digit(first)], notation, dates):
+    forms = () if not dates else (_ISO_DAY, *_DATES) if iso else _DATES
+    if first.empty or not _some_reading(first[_with_digit(first)], notation, forms):
         return (), False
     texts = pd.Series(texts.unique(), dtype="string").str.strip()
     digits = _with_digit(texts)
     n_others = int((~digits).sum())
     if n_others > min(placeholders, len(texts) // 2):
         return (), False
-    return _some_reading(texts[digits], notation, dates), n_others > 0
+    return _some_reading(texts[digits], notation, forms), n_others > 0
 
 
 def _with_digit(texts):
     return texts.str.contains(r"\d", regex=True).fillna(False).astype(bool)
 
 
-def _some_reading(texts, notation, dates):
+def _some_reading(texts, notation, forms):
+    """Readings of texts as numbers, else as dates in some of `forms` or with names of months; none without `forms`."""
     texts = texts.str.strip()
     if texts.empty or texts.str.fullmatch(notation.number).all():
         return ()
     if texts.str.fullmatch(_CODE).any():
-        return _dates(texts, notation) if dates else ()
-    return _numbers(texts, notation) or (_dates(texts, notation) if dates else ())
+        return _dates(texts, notation, forms)
+    return _numbers(texts, notation) or _dates(texts, notation, forms)
 
 
 def _numbers(texts, notation):
     signs = tuple(sign for sign in _SIGNS if sign not in notation.signs and texts.str.contains(sign, regex=False).any())
+    signs += _limits(texts, notation) + _unit(texts, notation)
     found = []
     for decimal, thousands in _MARKS:
         other = replace(notation, decimal=decimal, thousands=thousands, signs=(*notation.signs, *signs))
@@ -145,6 +164,25 @@ def _numbers(texts, notation):
             found.append(Reading(None if same[0] else decimal, None if same[1] else thousands, signs))
     # a mark that no text has is no part of the notation
     return tuple(one for one in found if not any(_is_part(other, one) for other in found))
+
+
+def _limits(texts, notation):
+    """Signs of limits of measurement among texts most of which are numbers without them."""
+    found = {sign: texts.str.contains(like, regex=True) for sign, like in _LIMITS.items() if sign not in notation.signs}
+    found = {sign: rows for sign, rows in found.items() if rows.any()}
+    if not found:
+        return ()
+    without = texts[~np.any([rows.to_numpy(dtype=bool) for rows in found.values()], axis=0)]
+    return tuple(found) if without.nunique() >= max(_FEWEST_NUMBERS, texts.nunique() / 2) else ()
+
+
+def _unit(texts, notation):
+    """The unit after the numbers of all texts, a tuple; () if there is none."""
+    if texts.nunique() < _FEWEST_NUMBERS:
+        return ()
+    last = texts.iloc[0]
+    units = [unit for unit in _UNITS if unit not in notation.signs and last.endswith(unit)]
+    return tuple(unit for unit in units if texts.str.fullmatch(rf".*\d\s?{re.escape(unit)}").all())
 
 
 def _leading_zero(texts, thousands):
@@ -158,15 +196,19 @@ def _is_part(one, other):
     return one != other and all(part is None or part == whole for part, whole in pairs)
 
 
-def _dates(texts, notation):
-    for like, forms in ((_LIKE_DATES, _DATES), (_LIKE_NAMED, _NAMED_DATES)):
-        if texts.str.fullmatch(like).all():
-            return tuple(Reading(date=form) for form in forms if form not in notation.dates and _all_read(texts, form))
+def _dates(texts, notation, forms):
+    for like, known in ((_LIKE_DATES, forms), (_LIKE_NAMED, _NAMED_DATES if forms else ())):
+        if known and texts.str.fullmatch(like).all():
+            if known is _NAMED_DATES and (texts == texts.str.upper()).all():
+                known = [form.replace("%b", "%^b").replace("%B", "%^B") for form in known]
+            # a few texts rule out most formats
+            known = [form for form in known if form not in notation.dates and _all_read(texts.iloc[:_FEW], form)]
+            return tuple(Reading(date=form) for form in known if _all_read(texts, form))
     return ()
 
 
 def _all_read(texts, form):
-    return bool(pd.to_datetime(texts.astype(object), errors="coerce", format=form).notna().all())
+    return bool(pd.to_datetime(texts.astype(object), errors="coerce", format=form_of_strptime(form)).notna().all())
 
 
 # ---- what is said of them ------------------------------------------------------------------------------------------
@@ -211,7 +253,7 @@ def refusal_of_columns(found):
     said = "; ".join(f"{listed(of, 5)}: {way}" for way, of in ways.items())
     first = next(iter(found))
     return (
-        f"columns of text whose values all look like numbers in another notation, to be read as numbers: {said}. If "
-        f"such a column is one of categories, say so: X.astype({{{first!r}: 'category'}}), or declare it as "
+        f"columns of text whose values all look like numbers or dates, to be read as such: {said}. If such a column is "
+        f"one of categories, say so: X.astype({{{first!r}: 'category'}}), or declare it as "
         "Categorical in the schema. Nothing was charged"
     )

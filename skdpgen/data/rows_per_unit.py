@@ -11,6 +11,7 @@ from .._types import BoundedUnit, in_words
 from ..accounting import Phase
 from ..exceptions import UtilityWarning
 from ..mechanisms import add_gaussian, histogram_of_units
+from ..utils.callers import caller_level
 
 __all__ = ["LABEL", "OpenUnit", "max_rows_phases", "release_max_rows", "row_count_phases", "settle_ids"]
 
@@ -90,7 +91,7 @@ def release_max_rows(rows, noise_multiplier, rng, relation):
             f"too few units for this noise to learn max_rows_per_unit, so {_CHOICES[0]} is used. Declare "
             "max_rows_per_unit= from public knowledge of such tables",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
         return relation.unit.closed(_CHOICES[0])
     shares = np.cumsum(kept) / kept.sum()

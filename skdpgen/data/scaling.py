@@ -23,6 +23,7 @@ from ..mechanisms import (
     split_histogram,
 )
 from ..utils.blocks import map_blocks
+from ..utils.callers import caller_level
 from ..utils.validation import as_numbers
 
 __all__ = [
@@ -207,7 +208,7 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring, unit_sizes=None):
         warnings.warn(
             "the noise hides the range of every column, so the fit uses (-1, 1): declare bounds=",
             UtilityWarning,
-            stacklevel=4,
+            stacklevel=caller_level(),
         )
         ranges = [octave_cells([-0.5, 0.5])] * n_features  # the cells that end at -1 and 1
     if any(first == 0 or last == N_OCTAVE_CELLS - 1 for first, last in ranges):
@@ -215,7 +216,7 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring, unit_sizes=None):
             f"rows reach the end of the range in which bounds are learned, -{LARGEST:.2g} to {LARGEST:.2g}, and values "
             "beyond this range are clipped: declare bounds=",
             UtilityWarning,
-            stacklevel=4,
+            stacklevel=caller_level(),
         )
     lower = np.array([octave_edges(first)[0] for first, _ in ranges])
     upper = np.array([octave_edges(last)[1] for _, last in ranges])
@@ -280,7 +281,7 @@ def bound_of_norms(noisy, sd, edges, largest, count=None):
         warnings.warn(
             "the noise hides the norms of the rows, so the fit uses half the largest possible norm: declare l2_bound=",
             UtilityWarning,
-            stacklevel=5,
+            stacklevel=caller_level(),
         )
         return largest / 2
     return edges[min(above[-1], len(edges) - 1)]

@@ -18,7 +18,7 @@ from pandas.api import types as pdt
 from ..exceptions import InvalidInputError
 from ..tabular import Boolean, Categorical, Datetime, Numeric
 from ..tabular._columns import output_dtype
-from ..tabular._formats import time_zone
+from ..tabular._formats import dates_as_text, time_zone
 from ..tabular._frames import restore
 from ..tabular._identifiers import insert_keys, split_keys
 from ..utils.atomic import Draft
@@ -145,7 +145,7 @@ def _write_csv(frames, path, compressed, date_formats, whole, escape_formulas, h
 
 def _written_dates(column, form):
     periods = isinstance(column.dtype, pd.PeriodDtype)
-    return (column if periods else pd.to_datetime(column)).dt.strftime(form)
+    return dates_as_text(column if periods else pd.to_datetime(column), form)
 
 
 def _without_decimals(column):

@@ -130,6 +130,13 @@ def _noun(card) -> str:
 
 
 def _data(card) -> list[str]:
+    named, words = card.get("dataset"), []
+    if named is not None:
+        words = [f"The data, in the words of the publisher: {named}" + "." * (named[-1] not in ".!?")]
+    return [*words, *_columns(card)]
+
+
+def _columns(card) -> list[str]:
     columns = card.get("columns")
     if columns is None:
         return [] if card.get("date") else ["This card is of an earlier version, which did not list the columns."]

@@ -10,7 +10,9 @@ import pandas as pd
 from .. import __version__
 from .._types import unit_of
 from ..metrics._samples import as_frame
+from ..tabular import Schema
 from ..utils.atomic import write_atomically
+from ..utils.printing import listed
 from ..utils.progress import progress_bar, shows_bars
 from ._inputs import align, categories, results_table, without_keys
 from ._page import SEARCH, page
@@ -74,7 +76,8 @@ def build_report(
     real, synthetic : DataFrame, array of shape (n_rows, n_columns), or pair (X, y)
         Tables with the same columns, in any order.
     schema : Schema, default=None
-        Public bounds and categories, of all columns; None takes the real range, and the page says so.
+        Public bounds and categories. Of columns that it does not list, and where it is None, the bins reach over the
+        real range, and the page says so.
     card : PrivacyCard, default=None
         Privacy card of the fit that made the synthetic rows; it is verified. None: the card of `model`.
     model : fitted synthesizer, default=None
@@ -136,13 +139,18 @@ def build_report(
     real, encoded, pixels = _real_rows(real, model, image_shape, target)
     real, synthetic, test, units = _without_units(real, synthetic, test, unit, target, card)
     real, synthetic = align(*(without_keys(rows, schema) for rows in (real, synthetic)))
-    if schema is not None and list(schema) != list(real.columns):
-        schema = schema.select(list(real.columns))
+    undeclared = [] if schema is None else [name for name in real.columns if name not in schema]
+    schema = _of_all_columns(schema, real)
     test = None if test is None else align(real, without_keys(test, schema))[1]
     of_images, rng = pixels is not None, np.random.default_rng(random_state)
     writer = Sections(
         real, synthetic, schema, max_rows, max_columns, rng, of_images=of_images, target=target, units=units
     )
+    if undeclared and not of_images:
+        writer.said.append(
+            f"Not in the schema: {listed(undeclared)}. Their bins reach over the range of the real rows, which is not "
+            "public."
+        )
     work = [("privacy card", lambda: [writer.privacy(card, verified)])]
     if of_images:
         work.append(("images", lambda: [images(writer, pixels, image_shape, target)]))
@@ -158,6 +166,16 @@ def build_report(
     if results is not None:
         work.append(("results", lambda: [utility(results)]))
     return _report_of(writer, _computed(work, shows_bars(progress)), title)
+
+
+def _of_all_columns(schema, real):
+    """The schema of the columns of the real rows; of those that it does not list, what their dtypes say."""
+    if schema is None or list(schema) == list(real.columns):
+        return schema
+    known = [name for name in real.columns if name in schema]
+    if not known:
+        return schema.select(list(real.columns))  # refuses them
+    return Schema.from_kinds(real, schema.select(known))
 
 
 def _without_units(real, synthetic, test, unit, target, card):

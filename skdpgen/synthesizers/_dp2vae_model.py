@@ -13,6 +13,7 @@ from scipy.special import expit, logsumexp
 from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
 from ..generators.leading import LeadingDirections
+from ..utils.callers import caller_level
 from ..utils.file_checks import check_whole
 from ..utils.printing import listed
 from ._before_training import release_class_counts, sizes_by_counts
@@ -467,7 +468,7 @@ def _warn_of_what_is_rare(n_subsets, codec, weights, counted, unit):
             f"n_subsets={n_subsets} for about {counted:.0f} {what}: about {empty:.0%} of the subsets are empty and "
             "contribute nothing but noise",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
     if codec.n_classes > 1:
         absent = np.exp(-counted * weights / weights.sum() / n_subsets)
@@ -476,7 +477,7 @@ def _warn_of_what_is_rare(n_subsets, codec, weights, counted, unit):
                 f"most of the {n_subsets} subsets have no row of the classes {listed(rare, 5)}: their encoders learn "
                 "nothing of them; lower n_subsets",
                 UtilityWarning,
-                stacklevel=2,
+                stacklevel=caller_level(),
             )
 
 

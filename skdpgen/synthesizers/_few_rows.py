@@ -9,6 +9,7 @@ import numpy as np
 from ..data.table_plan import TableSize, plan_bins, prefers_scores
 from ..exceptions import UtilityWarning
 from ..tabular import Categorical
+from ..utils.callers import caller_level
 from ..utils.printing import listed
 from ._count_errors import kept_sizes, weighs_units
 
@@ -47,7 +48,7 @@ def point_out_few_rows(rows, settings, plan):
             f"{', and '.join(lost)}. Take a larger epsilon, more rows or fewer columns, and declare categories and "
             "bounds in the schema, if they are public. Nothing was charged before this warning",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
 
 
@@ -71,7 +72,7 @@ def point_out_hidden_classes(model, codes):
             "not show how these classes differ from the others: the released counts show no row of them, because there "
             "are none, or because the noise hides them",
             UtilityWarning,
-            stacklevel=5,
+            stacklevel=caller_level(),
         )
 
 
@@ -92,7 +93,7 @@ def point_out_learned_classes(rows, plan):
         f"declare them, by {one}the schema: much smaller classes are then kept, and nothing is spent on the list of "
         "classes. Nothing was charged before this warning",
         UtilityWarning,
-        stacklevel=2,
+        stacklevel=caller_level(),
     )
 
 

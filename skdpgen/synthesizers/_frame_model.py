@@ -25,6 +25,7 @@ from ..generators.triples import quarters_of_levels, released_triples
 from ..generators.units import UnitModel, UnitSampler
 from ..mechanisms import add_gaussian, triple_bounds, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters
+from ..utils.callers import caller_level
 from ..utils.file_checks import check_mixture
 from ..utils.printing import listed
 from ..utils.progress import progress_bar
@@ -318,7 +319,7 @@ def release_target_model(rows, fitted, fit):
             f"the noise hides all classes of {codec.target!r} but one: there is no model of the target, and the share "
             'of "target" in budget_split is lost',
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
         return None
     sd = step.bound * noise * query.sensitivity(fit.neighboring)
@@ -430,5 +431,5 @@ def _warn_of_what_is_lost(codec, latent_model, unlearned, pairs):
                 f"the noise hides the classes {named} of {codec.target!r}: the model treats them as absent. "
                 "Only a sample in which y or class_ratio names them has rows of them, which are mostly noise",
                 UtilityWarning,
-                stacklevel=2,
+                stacklevel=caller_level(),
             )

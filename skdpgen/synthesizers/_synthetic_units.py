@@ -15,6 +15,8 @@ from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..generators.units import UnitModel, UnitSampler, fit_shared, fit_units, with_ids
 from ..mechanisms import add_gaussian, unit_plan, unpack_one_hot_moments
+from ..tabular._identifiers import number_within_units
+from ..utils.callers import caller_level
 from ..utils.printing import listed
 
 __all__ = ["SyntheticUnitsMixin", "UnitSettings", "release_pairs", "release_units", "unit_settings"]
@@ -169,7 +171,7 @@ def release_pairs(rows, model, shared, fit):
             f"too few units of two rows for this noise to tell how alike they are in {listed(shared)}: rows of "
             "synthetic units are independent in these columns",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
         return replace(model.units, shared=shared, copied=(0.0,) * len(shared))
     return fit_shared(model, shared, np.clip(np.array(alike) / n_units, 0.0, 1.0), fit.stream)
@@ -211,4 +213,5 @@ class SyntheticUnitsMixin:
                 yield rows
 
         for rows in self._with_keys(chunks()):
-            yield with_ids(rows, ids.popleft(), model.units.name)
+            own = ids.popleft()
+            yield with_ids(number_within_units(rows, own, model.codec.keys), own, model.units.name)

@@ -11,6 +11,7 @@ import numpy as np
 from .._parameters import GroupDivergence
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..generators.components import spread_components
+from ..utils.callers import caller_level
 from ..utils.file_checks import check_size
 from ..utils.validation import check_model_size
 from ._before_training import (
@@ -556,7 +557,7 @@ def fit_vae_model(rows, settings, fit):
             f"few records a step for {getattr(train, 'n_groups', 1)} groups: most are smaller than the divergence "
             "needs; lower n_groups or raise sampling_rate",
             UtilityWarning,
-            stacklevel=2,
+            stacklevel=caller_level(),
         )
     net = make_net(
         settings,

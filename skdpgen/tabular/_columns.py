@@ -587,7 +587,8 @@ class Datetime:
         objects of datetime.date. Periods, as in "period[M]", are modelled by their start times.
     format : str, default=None
         Format in which the column is read from and written to a CSV file, such as "%d.%m.%Y" (as in
-        `datetime.strptime`). Public; None is ISO 8601. A fit to a DataFrame does not use the format.
+        `datetime.strptime`; ``%^b`` is a month in capitals). Public; None is ISO 8601. A fit to a DataFrame does not
+        use the format.
     """
 
     name: str | int = field(kw_only=False)
@@ -661,17 +662,24 @@ class Identifier:
         counter alone.
     dtype : str, default=None
         dtype of the column of a sample: integers or text. None is int64, or "str" with a pattern.
+    within_unit : bool, default=False
+        Whether the counter numbers the rows of a unit, such as the visits of a patient: it starts again at 1 in every
+        synthetic unit. It needs a fit with ``unit=``. In a sample of single rows it counts all rows.
     """
 
     name: str | int = field(kw_only=False)
     pattern: str | None = None
     dtype: str | None = None
+    within_unit: bool = False
 
     missing = False
     complete = True
 
     def __post_init__(self):
         _check_common(self)
+        if not isinstance(self.within_unit, bool | np.bool_):
+            _fail(self, "within_unit must be True or False")
+        object.__setattr__(self, "within_unit", bool(self.within_unit))
         if self.pattern is not None and (not isinstance(self.pattern, str) or not _PATTERN.fullmatch(self.pattern)):
             _fail(self, 'pattern must be text with one run of # for the counter, such as "P-######"')
 
@@ -681,9 +689,8 @@ class Identifier:
 
         _check_dtype(self, "str" if self.pattern else "int64", accepts, "keys")
 
-    def keys(self, start, n_rows):
-        """Return the keys of a sample from row `start` on, a Series."""
-        numbers = np.arange(start + 1, start + n_rows + 1)
+    def keys(self, numbers):
+        """Return the keys of rows with these numbers of the counter, array of int; a Series."""
         dtype = output_dtype(self.dtype)
         if pdt.is_integer_dtype(dtype):
             return pd.Series(numbers).astype(dtype)
@@ -708,8 +715,9 @@ def column_to_dict(column) -> dict:
     kind = next(kind for kind, cls in KINDS.items() if isinstance(column, cls))
     fields = {f.name: getattr(column, f.name) for f in dataclasses.fields(column) if f.name != "name"}
     fields = {key: value for key, value in fields.items() if value is not None or key in ("bounds", "categories")}
-    if not fields.get("ordered", True):
-        del fields["ordered"]
+    for name in ("ordered", "within_unit"):
+        if not fields.get(name, True):
+            del fields[name]
     if isinstance(groups := fields.get("hierarchy"), tuple):
         fields["hierarchy"] = {group: list(members) for group, members in groups}
     fields = {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import SchemaError
-from ._columns import Boolean, Categorical, Datetime, Identifier, Numeric, output_dtype, rounded_to
-from ._formats import form_of, from_form, type_of_objects
+from ._columns import ISO_DATE, Boolean, Categorical, Datetime, Identifier, Numeric, output_dtype, rounded_to
+from ._formats import form_of, from_form, time_zone, type_of_objects
 from ._frames import numeric_bounds, restore
 
 __all__ = [
@@ -43,6 +43,9 @@ _COMPARE = {
 }
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+# Values of weekday(...), in the order of pandas. English names, whatever the locale is: a model file says the same
+# everywhere.
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _QUOTED = re.compile(r"`([^`]+)`")
 _IF = re.compile(r"if\b")
 
@@ -104,6 +107,8 @@ class RowConstraint(_Text):
         Columns by name (in backticks where a name is not an identifier), numbers, text in quotes, ``+ - * /``,
         comparisons (also chained), ``in`` and ``not in`` a list, ``and``, ``or``, ``not``. Dates are compared with
         text, as in ``"born < '2020-01-01'"``. Numbers beside dates are days, as in ``"left - came <= 30"``.
+        ``weekday(came)`` is the English name of the day of the week of a date, as in ``"weekday(came) != 'Sunday'"``,
+        and ``hour(came)`` the hour from 0 to 23.
     names : sequence
         Names of the columns.
 
@@ -128,8 +133,11 @@ class RowConstraint(_Text):
     def _check(self, node):
         allowed = (
             ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.In, ast.NotIn, ast.BinOp,
-            ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, *_COMPARE, *_ARITHMETIC,
+            ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.Call, *_COMPARE, *_ARITHMETIC,
         )  # fmt: skip
+        for part in ast.walk(node):
+            if isinstance(part, ast.Call):
+                self._check_call(part)
         for part in ast.walk(node):
             if not isinstance(part, allowed):
                 raise ValueError(f"the constraint {self.text!r} is no comparison of columns and values")
@@ -137,17 +145,47 @@ class RowConstraint(_Text):
                 raise ValueError(f"the constraint {self.text!r}: values must be numbers, text, True or False")
             if isinstance(part, ast.Constant) and _beyond_floats(part.value):
                 raise ValueError(f"the constraint {self.text!r}: numbers must be finite, and no larger than floats")
-            if isinstance(part, ast.Name):
-                self._column(part)
+            if isinstance(part, ast.BinOp) and (_is_call(part.left) or _is_call(part.right)):
+                raise ValueError(f"the constraint {self.text!r}: weekday() and hour() take no part in sums")
             if isinstance(part, ast.Compare):
+                self._check_compared_calls(part)
                 for op, right in zip(part.ops, part.comparators):
                     if isinstance(op, ast.In | ast.NotIn) != isinstance(right, ast.List | ast.Tuple):
                         raise ValueError(f"the constraint {self.text!r}: `in` goes with a list, such as `a in [1, 2]`")
+        self.columns_in(node)
         options = [right for part in ast.walk(node) if isinstance(part, ast.Compare) for right in part.comparators]
         if any(isinstance(part, ast.List | ast.Tuple) and part not in options for part in ast.walk(node)):
             raise ValueError(f"the constraint {self.text!r}: a list goes with `in` alone, such as `a in [1, 2]`")
         if not isinstance(node, ast.BoolOp | ast.Compare | ast.Name | ast.UnaryOp) or _is_minus(node):
             raise ValueError(f"the constraint {self.text!r} is no condition: compare it with something")
+
+    def _check_call(self, node):
+        named = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
+        if not named or node.keywords or len(node.args) != 1 or not isinstance(node.args[0], ast.Name):
+            raise ValueError(
+                f"the constraint {self.text!r} is no comparison of columns and values: the only functions are "
+                "weekday(COLUMN) and hour(COLUMN), of a column of dates"
+            )
+
+    def _check_compared_calls(self, compared):
+        """Refuse a day of the week beside anything else than names of days, an order of days, and hours of columns."""
+        for op, left, right in zip(compared.ops, [compared.left, *compared.comparators], compared.comparators):
+            sides = [left, *(right.elts if isinstance(right, ast.List | ast.Tuple) else [right])]
+            rest = [side for side in sides if not _is_call(side)]
+            values = [side.value for side in rest if isinstance(side, ast.Constant)]
+            if any(_is_call(side, "hour") for side in sides):
+                # a column beside it would need an equality that draws of rows hardly satisfy
+                if len(rest) == len(sides) - 1 == len(values) and all(map(_is_number, values)):
+                    continue
+                raise ValueError(f"the constraint {self.text!r}: compare hour() with whole numbers from 0 to 23")
+            if len(rest) == len(sides):
+                continue
+            if isinstance(op, _ORDER):
+                raise ValueError(f"the constraint {self.text!r}: compare days of the week by ==, != or `in`")
+            if unknown := [value for value in values if value not in _WEEKDAYS]:
+                raise ValueError(
+                    f"the constraint {self.text!r}: {unknown[0]!r} is no day of the week: write {', '.join(_WEEKDAYS)}"
+                )
 
     @property
     def tree(self):
@@ -161,7 +199,16 @@ class RowConstraint(_Text):
 
     def columns_in(self, tree):
         """Columns that a part of the condition names, in order, each once."""
-        return tuple(dict.fromkeys(self._column(part) for part in ast.walk(tree) if isinstance(part, ast.Name)))
+        functions = [part.func for part in ast.walk(tree) if _is_call(part)]
+        names = [part for part in ast.walk(tree) if isinstance(part, ast.Name) and part not in functions]
+        return tuple(dict.fromkeys(map(self._column, names)))
+
+    def columns_beside_functions(self, tree):
+        """Columns that a part of the condition names outside of weekday() and hour()."""
+        inside = [part.args[0] for part in ast.walk(tree) if _is_call(part)]
+        inside += [part.func for part in ast.walk(tree) if _is_call(part)]
+        names = [part for part in ast.walk(tree) if isinstance(part, ast.Name) and part not in inside]
+        return tuple(dict.fromkeys(map(self._column, names)))
 
     def check(self, schema):
         """Refuse comparisons of different kinds, undeclared categories, and conditions that no declared value fulfils.
@@ -170,6 +217,13 @@ class RowConstraint(_Text):
 
         Columns that the schema does not declare may have any values. Returns the constraint itself; raises ValueError.
         """
+        for part in filter(_is_call, ast.walk(self._tree)):
+            column = schema[self._column(part.args[0])]
+            if not isinstance(column, Datetime):
+                raise ValueError(f"the constraint {self.text!r}: {column.name!r} is no column of dates")
+            if _is_call(part, "hour") and column.resolution == "D":
+                raise ValueError(f"the constraint {self.text!r}: {column.name!r} is a column of days, without hours")
+        self._check_week(schema)
         try:
             kept = self.holds(_dummy_rows(schema, ("a", "b")))
         except ValueError:  # undeclared categories may be numbers
@@ -189,20 +243,40 @@ class RowConstraint(_Text):
                 )
         return self
 
+    def _check_week(self, schema):
+        """Refuse a condition on the day and the hour of one column that no hour of a week fulfils."""
+        if len(self.columns) != 1 or self.columns_beside_functions(self._tree):
+            return
+        (name,) = self.columns
+        step = "D" if schema[name].resolution == "D" else "h"
+        if not self.holds(pd.DataFrame({name: pd.date_range("2024-01-01", "2024-01-07T23", freq=step)})).any():
+            raise ValueError(f"the constraint {self.text!r} holds for no day of the week and hour")
+
     def _check_categories(self, compared, schema):
         for op, left, right in zip(compared.ops, [compared.left, *compared.comparators], compared.comparators):
             if not isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn):
                 continue
             sides = [left, *(right.elts if isinstance(right, ast.List | ast.Tuple) else [right])]
             values = [side.value for side in sides if isinstance(side, ast.Constant)]
+            days = any(_is_call(side, "weekday") for side in sides)
             for side in sides:
                 column = schema[self._column(side)] if isinstance(side, ast.Name) else None
+                if days and column is not None:
+                    self._check_column_of_days(column)
                 if not isinstance(column, Categorical) or column.values is None:
                     continue
                 if absent := [value for value in values if value not in column.values]:
                     raise ValueError(
                         f"the constraint {self.text!r} names {absent[0]!r}, which is no category of {column.name!r}"
                     )
+
+    def _check_column_of_days(self, column):
+        """Refuse a column beside weekday(...) that cannot have the names of days."""
+        if not isinstance(column, Categorical) or (column.values is not None and not {*column.values} & {*_WEEKDAYS}):
+            raise ValueError(
+                f"the constraint {self.text!r}: {column.name!r} must be a column of categories "
+                f"{', '.join(_WEEKDAYS)}, or such of them as occur"
+            )
 
     def holds(self, frame, undecided=True):
         """Return which rows fulfil the constraint; where a missing value leaves that open, `undecided`.
@@ -242,7 +316,7 @@ class RowConstraint(_Text):
         if _all_absent(a):
             return _open(a)
         if isinstance(op, ast.In | ast.NotIn):
-            options = [self._value(option, frame) for option in right.elts]
+            options = [_beside_dates(self._value(option, frame), a) for option in right.elts]
             found, absent = a.isin(options), a.isna()
             found = ~found if isinstance(op, ast.NotIn) else found
         else:
@@ -258,6 +332,8 @@ class RowConstraint(_Text):
     def _value(self, node, frame):
         if isinstance(node, ast.Name):
             return _plain_objects(frame[self._column(node)])
+        if isinstance(node, ast.Call):
+            return _FUNCTIONS[node.func.id](_plain_objects(frame[self._column(node.args[0])]))
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -273,6 +349,40 @@ class RowConstraint(_Text):
                 raise TypeError("text cannot be multiplied")  # repeated text could fill the memory
             return _ARITHMETIC[type(node.op)](a, b)
         return self._truth(node, frame)
+
+
+def _is_call(node, name=None):
+    return isinstance(node, ast.Call) and name in (None, getattr(node.func, "id", None))
+
+
+def _weekdays(dates):
+    """Names of the days of the week of dates, on their wall clock; those of periods are those of their first days."""
+    places = _part_of_dates(dates, "day_of_week")
+    if places is None:
+        return dates
+    names = np.array([*_WEEKDAYS, None], dtype=object)[places.fillna(len(_WEEKDAYS)).to_numpy(dtype=np.intp)]
+    return pd.Series(names, index=dates.index, dtype=object)
+
+
+def _hours(dates):
+    """Hours of the day of dates, on their wall clock, from 0 to 23; NaN where missing."""
+    hours = _part_of_dates(dates, "hour")
+    return dates if hours is None else hours
+
+
+def _part_of_dates(dates, part):
+    """A part of dates as floats, NaN where missing; None where all are missing, which have no kind."""
+    if isinstance(dates.dtype, pd.PeriodDtype):
+        dates = dates.dt.to_timestamp()
+    if _all_absent(dates):
+        return None
+    if not hasattr(dates, "dt") or not hasattr(dates.dt, part):
+        raise TypeError("weekday() and hour() take a column of dates")
+    return getattr(dates.dt, part).astype("float64")
+
+
+# Functions of a column of dates.
+_FUNCTIONS = {"weekday": _weekdays, "hour": _hours}
 
 
 def _is_text(value):
@@ -356,8 +466,7 @@ def _comparable(a, b):
         b, a = _comparable(b, a)
         return a, b
     a, b = _plain_categories(a), _plain_categories(b)
-    if isinstance(a, pd.Series) and isinstance(b, str) and pd.api.types.is_datetime64_any_dtype(a.dtype):
-        b = pd.Timestamp(b, tz=a.dt.tz)
+    b = _beside_dates(b, a)
     if isinstance(a, pd.Series) and a.dtype.kind == "m":
         b = _days(b, beside=a)
     if isinstance(b, pd.Series) and b.dtype.kind == "m":
@@ -365,8 +474,23 @@ def _comparable(a, b):
     return a, b
 
 
+def _beside_dates(value, dates):
+    """A text beside a column of dates as a date or period; ValueError unless it is in ISO 8601."""
+    if not isinstance(value, str) or not isinstance(dates, pd.Series):
+        return value
+    periods = isinstance(dates.dtype, pd.PeriodDtype)
+    if not periods and not pd.api.types.is_datetime64_any_dtype(dates.dtype):
+        return value
+    if not ISO_DATE.match(value):
+        raise ValueError(f"write the date {value!r} as in 2020-12-31 (ISO 8601)")
+    return pd.Period(value, freq=dates.dtype.freq) if periods else pd.Timestamp(value, tz=dates.dt.tz)
+
+
 def _plain_objects(series):
     """Decimals as numbers, times of the day as seconds, dates as datetimes: objects compare with no missing one."""
+    if isinstance(series.dtype, pd.ArrowDtype) and series.dtype.kind == "M":  # of dates and times, with a zone or not
+        zone = time_zone(series.dtype)
+        return series.astype("datetime64[us]" if zone is None else pd.DatetimeTZDtype("us", zone))
     if pd.api.types.is_object_dtype(series.dtype) and type_of_objects(series) == "date":
         moments = series.where(series.notna(), None).to_numpy().astype("datetime64[us]")
         return pd.Series(moments, index=series.index)

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import SchemaError, UtilityWarning
+from ..utils.callers import caller_level
 from ._columns import Boolean, Categorical, Datetime, Numeric, output_dtype, unit_microseconds
 from ._constraints import Combinations, Conditional, Lookup, RowConstraint, read_constraint
 from ._construction_steps import (
@@ -25,6 +26,7 @@ from ._construction_steps import (
     Looked,
     Merged,
     Overwritten,
+    Product,
     inside,
     restore_unbounded,
     typed,
@@ -328,6 +330,7 @@ def _with_condition(constraint, schema, steps, kept):
             exact = False
             if isinstance(op, ast.Eq):
                 exact = _add_computed(constraint, left, right, schema, steps, kept)
+                exact = exact or _add_product(constraint, left, right, schema, steps, kept)
             elif isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
                 sides = (left, right) if isinstance(op, ast.Lt | ast.LtE) else (right, left)
                 exact = _add_gap(constraint, *sides, isinstance(op, ast.Lt | ast.Gt), schema, steps, kept)
@@ -355,11 +358,13 @@ def check_equalities(construction):
                 continue
             names = set(constraint.columns_in(part))
             made = [s for s in construction.steps if isinstance(s, Computed) and {s.column, *s.weights} == names]
-            if not made and any(_hardly_repeats(schema[name]) for name in names):
+            beside = constraint.columns_beside_functions(part)  # dates have few days of the week
+            if not made and any(_hardly_repeats(schema[name]) for name in beside):
                 raise SchemaError(
                     f"the constraint {text!r} is an equality of numbers that cannot be constructed, and rows that are "
                     "drawn at random do not satisfy it. Constructed is one column on one side and on the other a sum "
-                    "of columns times numbers, as in 'total == a + b', for columns that are no target and in no other "
+                    "of columns times numbers, as in 'total == a + b', or a product of different columns, as in "
+                    "'area == width * height', for columns that are no target and in no other "
                     "such constraint (one that is constant within a unit, from others that are). Write it so; or leave "
                     "it out, and compute the column after sampling; nothing was charged"
                 )
@@ -477,7 +482,7 @@ def warn_of_contradictions(construction):
                 f"none of {_TRIAL_ROWS} rows drawn at random from declared bounds and categories satisfies {texts}: if "
                 "the conditions contradict one another, or the bounds, sample will find no row",
                 UtilityWarning,
-                stacklevel=2,
+                stacklevel=caller_level(),
             )
 
 
@@ -618,6 +623,41 @@ def _add_computed(constraint, left, right, schema, steps, kept):
             steps.append(step)
             return True
     return False
+
+
+def _add_product(constraint, left, right, schema, steps, kept):
+    """Add the step of ``column == product of columns``; return whether there is one."""
+    for side, tree in ((left, right), (right, left)):
+        found = _factors(tree, constraint)
+        if not isinstance(side, ast.Name) or found is None:
+            continue
+        (name,), (names, factor) = constraint.columns_in(side), found
+        columns = [schema[n] for n in (name, *names)]
+        numbers = all(isinstance(c, Numeric) and form_of(c.dtype) in (None, "decimal") for c in columns)
+        if not numbers or len(names) < 2 or len({name, *names}) < len(columns) or not factor:
+            continue
+        units = {column.name: unit_of(column) for column in columns}
+        step = Product(constraint.text, name, dict.fromkeys(names, 1.0), factor, units)
+        if _fits(step, steps, kept):
+            steps.append(step)
+            return True
+    return False
+
+
+def _factors(node, constraint):
+    """Columns and the constant of a product, or None."""
+    if isinstance(node, ast.Name):
+        return constraint.columns_in(node), 1.0
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
+        parts = _factors(node.left, constraint), _factors(node.right, constraint)
+        if None in parts:
+            return None
+        (names, factor), (others, other) = parts
+        if isinstance(node.op, ast.Mult):
+            return (*names, *others), factor * other
+        return None if others or not other else (names, factor / other)
+    known = _linear(node, constraint)
+    return ((), known[1]) if known is not None and not known[0] else None
 
 
 def _zone(column):

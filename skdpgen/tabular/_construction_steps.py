@@ -33,6 +33,7 @@ __all__ = [
     "Looked",
     "Merged",
     "Overwritten",
+    "Product",
     "inside",
     "restore_unbounded",
     "typed",
@@ -44,6 +45,8 @@ __all__ = [
 _MOST_COMBINATIONS = 10_000
 _MOST_INTEGER = 2**53
 _MOST_FLOAT = 8e307
+# Decimals of a product: a float has no more digits.
+_MOST_DECIMALS = 15
 # Microseconds from 1970 of the first and last moments of datetimes in nanoseconds, and of others.
 _NANOSECONDS = (-9_223_372_036_000_000, 9_223_372_036_000_000)
 _MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
@@ -242,16 +245,25 @@ class Computed(_Step):
     def release(self, columns, seen, table):
         column = table[self.column]
         if not column.complete:
-            bounds = {name: numeric_bounds(columns[name]) for name in self.inputs}
-            ends = [
-                self._values({name: bounds[name][(w > 0) == upper] for name, w in self.weights.items()})
-                for upper in (False, True)
-            ]
-            decimals = [getattr(columns[name], "decimals", None) for name in self.inputs]
-            if not column.whole and column.decimals is None and None not in decimals:
-                column = replace(column, decimals=max(decimals))
+            ends = self._ends({name: numeric_bounds(columns[name]) for name in self.inputs})
+            decimals = self._decimals([columns[name] for name in self.inputs])
+            if not column.whole and column.decimals is None and decimals is not None:
+                column = replace(column, decimals=decimals)
             column = with_bounds(column, *np.clip(ends, -_MOST_FLOAT, _MOST_FLOAT).tolist())
         columns[self.column] = column
+
+    def _ends(self, bounds):
+        """Least and largest value of the expression within the bounds of its parts."""
+        return [
+            self._values({name: bounds[name][(w > 0) == upper] for name, w in self.weights.items()})
+            for upper in (False, True)
+        ]
+
+    @staticmethod
+    def _decimals(parts):
+        """Decimals of values of the expression, None where they are not known."""
+        decimals = [getattr(part, "decimals", None) for part in parts]
+        return None if None in decimals else max(decimals)
 
     def decode(self, outer, frame, seen, released, rng):
         parts = {}
@@ -259,10 +271,35 @@ class Computed(_Step):
             part = numeric_values(outer[name], released[name])
             parts[name] = filled(part, rng, np.mean(numeric_bounds(released[name])))
         column = released[self.column]
-        values = np.clip(self._values(parts), *numeric_bounds(column))
+        values = self._values(parts)
+        values = values if column.whole else _without_rounding_errors(values)
+        values = np.clip(values, *numeric_bounds(column))
         if self.column in seen:
             values = np.where(frame[self.column].to_numpy(dtype=bool), values, np.nan)
         outer[self.column] = restore(values, column).set_axis(frame.index)
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Computed):
+    """``column == factor * one * other``: as `Computed`, of columns of numbers; `constant` is the factor.
+
+    `weights` names the columns, each with the weight 1.
+    """
+
+    def _values(self, parts):
+        total = self.constant
+        for name, part in parts.items():
+            total = total * self.units[name] * part
+        return total / self.units[self.column]
+
+    def _ends(self, bounds):
+        corners = itertools.product(*(bounds[name] for name in self.inputs))
+        values = [self._values(dict(zip(self.inputs, corner))) for corner in corners]
+        return [min(values), max(values)]
+
+    def _decimals(self, parts):
+        decimals = [0 if part.integer else part.decimals for part in parts]
+        return None if None in decimals or self.constant % 1 else min(sum(decimals), _MOST_DECIMALS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -697,6 +734,15 @@ def _restored(values, codes, column):
         levels = list(column.values)
         found = np.array([len(levels) if value is None else levels.index(value) for value in values], dtype=np.intp)
     return restore(found[codes], column)
+
+
+def _without_rounding_errors(values):
+    """Numbers to 15 digits: 3 * 49.95 is 149.85, and not 149.85000000000002."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        scale = 10.0 ** (14 - np.floor(np.log10(np.abs(values))))
+        rounded = np.rint(values * scale) / scale
+    # zero has no digits, and very large and small numbers leave the range of floats
+    return np.where(np.isfinite(rounded) & (np.abs(values) < _MOST_INTEGER), rounded, values)
 
 
 def filled(values, rng, default):

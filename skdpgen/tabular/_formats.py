@@ -15,7 +15,9 @@ from pandas.api import types as pdt
 
 __all__ = [
     "OBJECTS",
+    "dates_as_text",
     "form_of",
+    "form_of_strptime",
     "from_form",
     "interval_texts",
     "is_date_format",
@@ -43,19 +45,44 @@ _SPAN = re.compile(
 _PERIOD = re.compile(r"period\[([A-Za-z]{1,3}(?:-[A-Z]{3})?)\]")
 _INTERVAL = re.compile(r"interval\[(?:int64|float64), (?:left|right|both|neither)\]")
 _ENDS = re.compile(r"[\[(](-?[\d.e+-]+|-?inf), (-?[\d.e+-]+|-?inf)[\])]")
+# Parts of a format of dates, and those of names in capitals: %^b is DEC where %b is Dec.
+_DIRECTIVE = re.compile(r"%\^[aAbBp]|%.|[^%]+|%", re.DOTALL)
+_CAPITALS = re.compile(r"%\^[aAbBp]")
 _DAY = 86_400
 # Seconds of the longest span: 285 years, the range of nanoseconds.
 _LONGEST = 9_000_000_000
 
 
 def is_date_format(form):
-    """Whether a text is a format of `datetime.strptime` that reads days with their year, without a time zone."""
+    """Whether a text is a format that reads days with their year, without a time zone.
+
+    Formats are those of `datetime.strptime`, and of names also ``%^b``, ``%^B``, ``%^a``, ``%^A`` and ``%^p``: as those
+    without ``^``, but written in capitals, such as DEC. The case of what is read is ignored.
+    """
     day = datetime.datetime(2001, 12, 23, 17, 45, 6)
     try:
+        form = form_of_strptime(form)
         read = pd.to_datetime(day.strftime(form), format=form)
     except (ValueError, TypeError):
         return False
     return bool(not pd.isna(read) and read.year == day.year and read.tzinfo is None)
+
+
+def form_of_strptime(form):
+    """Return a format of dates as `datetime.strptime` knows it, without the marks of capitals."""
+    return "".join("%" + part[2:] if _CAPITALS.fullmatch(part) else part for part in _DIRECTIVE.findall(form))
+
+
+def dates_as_text(moments, form):
+    """Write datetimes or periods, a Series, in a format; the inverse of reading them, capitals included."""
+    if not any(map(_CAPITALS.fullmatch, _DIRECTIVE.findall(form))):
+        return moments.dt.strftime(form)
+    whole = None
+    for part in _DIRECTIVE.findall(form):
+        texts = moments.dt.strftime(form_of_strptime(part))
+        texts = texts.str.upper() if _CAPITALS.fullmatch(part) else texts
+        whole = texts if whole is None else whole + texts
+    return whole
 
 
 def form_of(name):

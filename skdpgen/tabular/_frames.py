@@ -24,7 +24,7 @@ from ._columns import (
     step_range,
     unit_microseconds,
 )
-from ._formats import form_of, from_form, interval_texts, time_zone, to_form, to_intervals
+from ._formats import form_of, form_of_strptime, from_form, interval_texts, time_zone, to_form, to_intervals
 from ._schema import check_unique
 
 __all__ = [
@@ -254,7 +254,7 @@ def _read_datetimes(series, column):
             how = (
                 ""
                 if column.format is None
-                else f"; convert it first: pandas.to_datetime(..., format={column.format!r})"
+                else f"; convert it first: pandas.to_datetime(..., format={form_of_strptime(column.format)!r})"
             )
             _refuse(column, f"is a datetime in its schema, but holds text that is no ISO 8601 date or time{how}")
         dtype = series.dtype

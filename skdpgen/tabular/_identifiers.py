@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pandas as pd
 from pandas.api import types as pdt
 
@@ -19,6 +20,7 @@ __all__ = [
     "likely_identifiers",
     "merge_keys",
     "names_units",
+    "number_within_units",
     "split_keys",
 ]
 
@@ -95,11 +97,34 @@ def insert_keys(chunks, keys):
         columns = [frame[name] for name in frame.columns]
         names = list(frame.columns)
         for place, column in keys:
-            columns.insert(place, column.keys(start, len(frame)).set_axis(frame.index))
+            numbers = np.arange(start + 1, start + len(frame) + 1)
+            columns.insert(place, column.keys(numbers).set_axis(frame.index))
             names.insert(place, column.name)
         start += len(frame)
         frame = pd.concat(columns, axis=1, keys=names)
         yield (frame, *y) if y else frame
+
+
+def number_within_units(chunk, units, keys):
+    """Let the counters of keys that number the rows of a unit start again in each unit; return the chunk.
+
+    Parameters
+    ----------
+    chunk : DataFrame or (DataFrame, y)
+        Of whole units, with all keys.
+    units : array of int of shape (n_rows,)
+        Unit of each row, in ascending order.
+    keys : sequence of (int, Identifier)
+    """
+    within = [column for _, column in keys if column.within_unit]
+    if not within:
+        return chunk
+    frame, *y = chunk if isinstance(chunk, tuple) else (chunk,)
+    numbers = np.arange(1, len(units) + 1) - np.searchsorted(units, units)
+    frame = frame.copy(deep=False)
+    for column in within:
+        frame[column.name] = column.keys(numbers).set_axis(frame.index)
+    return (frame, *y) if y else frame
 
 
 def likely_identifiers(schema):

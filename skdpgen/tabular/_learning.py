@@ -13,6 +13,7 @@ import pandas as pd
 from ..exceptions import UtilityWarning
 from ..mechanisms import LARGEST, octave_edges, octave_ranges, outermost_bins, split_histogram
 from ..mechanisms._selection import above_threshold, occupied_cells, widened, with_hidden_signs
+from ..utils.callers import caller_level
 from ..utils.categories import family
 from ..utils.watching import tell_kept
 from ._columns import (
@@ -433,7 +434,9 @@ class Unlearned:
     def warn(self, also=None):
         """Warn of them, and of what `also` says."""
         if self or also:
-            warnings.warn("; ".join([*self._texts(), *([also] if also else [])]), UtilityWarning, stacklevel=3)
+            warnings.warn(
+                "; ".join([*self._texts(), *([also] if also else [])]), UtilityWarning, stacklevel=caller_level()
+            )
 
     def _texts(self):
         """What is lost, in words, and what to do about it."""
@@ -467,5 +470,5 @@ def _warn_of_the_end(beyond):
             f"from {YEARS[0]} to {YEARS[-1] - 1}), and values beyond it are clipped: declare the bounds of "
             f"{', '.join(beyond)}",
             UtilityWarning,
-            stacklevel=4,
+            stacklevel=caller_level(),
         )

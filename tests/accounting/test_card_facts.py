@@ -151,3 +151,26 @@ def test_a_card_states_its_files_and_finds_another(fitted, tmp_path):
     with pytest.raises(TypeError, match="synthetic, model, units"):
         card.check_files(rows=rows)
     assert not card.same_fit(signed(card, date="2001-01-01"))
+
+
+def test_a_card_names_the_data_set_in_the_words_of_the_publisher(fitted, tmp_path):
+    text = "Visits to the emergency department, 2023; one row is one visit"
+    card = fitted.card_.with_dataset(text)
+    assert card["dataset"] == text
+    assert PrivacyCard.from_json(card.to_json()) == card
+    assert card.verify() == fitted.card_.verify()
+    assert "dataset" not in fitted.card_
+    assert card.with_dataset("Visits, 2023")["dataset"] == "Visits, 2023"
+    fitted.save(tmp_path / "m.safetensors")
+    assert card.same_fit(load(tmp_path / "m.safetensors").card_)
+    changed = json.loads(card.to_json()) | {"dataset": "Other rows"}
+    with pytest.raises(ValueError, match="its digest does not match"):
+        PrivacyCard(changed).verify()
+
+
+@pytest.mark.parametrize("text", ["", " ", "a\nb", "a\x1b[1mb", "x" * 1_001, 7, None])
+def test_a_description_of_the_data_is_one_line_of_text(fitted, text):
+    with pytest.raises(ValueError, match="the description of a data set must be"):
+        fitted.card_.with_dataset(text)
+    with pytest.raises(ValueError, match="the description of a data set must be"):
+        signed(fitted.card_, dataset=text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,6 +26,9 @@ def _options(texts, notation=USUAL_NOTATION, **how):
     return [one.options() for one in readings[:2]], marked
 
 
+NUMBERS = [str(number) for number in range(10, 25)]
+
+
 @pytest.mark.parametrize(
     ("texts", "options"),
     [
@@ -36,6 +41,12 @@ def _options(texts, notation=USUAL_NOTATION, **how):
         (["1 234", "7"], ["--thousands space"]),
         (["$1,200.50", "$3"], ["--thousands , --sign '$'"]),
         (["12%", "7 %"], ["--sign %"]),
+        (["<5", *NUMBERS], ["--sign '<'"]),
+        (["<=0.5", ">90", *NUMBERS], ["--sign '<=' --sign '>'"]),
+        (["<0,5", "7,5", *NUMBERS], ["--decimal , --sign '<'"]),
+        ([f"{number} mg/L" for number in NUMBERS], ["--sign mg/L"]),
+        ([f"{number}kg" for number in NUMBERS], ["--sign kg"]),
+        (["<5 mg/L", *(f"{number} mg/L" for number in NUMBERS)], ["--sign '<' --sign mg/L"]),
         (["31.12.2024", "1.2.2024"], ["--dates %d.%m.%Y"]),
         (["12/31/2024 10:30", "01/02/2024 07:00"], ["--dates '%m/%d/%Y %H:%M'"]),
     ],
@@ -54,6 +65,12 @@ def test_the_options_that_read_all_values_are_named(texts, options):
         ["A01,1", "B02,2"],
         ["1+", "2+", "3-"],  # grades
         ["<5", ">10"],
+        ["<30", ">30", "5"],  # categories
+        [*(f"<{number}" for number in range(20)), *NUMBERS],  # in half of the rows another meaning
+        ["3 months", "6 months", "12 months"],  # so few numbers may be categories
+        [f"{number}A" for number in NUMBERS],
+        [f"{number}g" for number in NUMBERS[1:]] + ["5 mg"],
+        [f"SKU-{number}" for number in NUMBERS],
         ["v1.2", "1.2.3"],
         ["1.2.3", "10.20.30"],  # versions
         ["120/80", "95/60"],
@@ -91,10 +108,34 @@ def test_a_fit_refuses_them_and_charges_nothing():
     assert budget.epsilon_spent() == 0
 
 
+@pytest.mark.parametrize(
+    ("form", "way"),
+    [
+        ("%Y-%m-%d", "format='%Y-%m-%d'"),
+        ("%Y-%m-%d %H:%M:%S", "format='%Y-%m-%d %H:%M:%S'"),
+        ("%d/%m/%Y", "format='%d/%m/%Y'"),
+        ("%d%b%Y", "format='%d%b%Y'"),
+    ],
+)
+@pytest.mark.parametrize("capitals", [False, True])
+def test_a_fit_refuses_dates_that_are_text(form, way, capitals):
+    days = pd.Series(pd.date_range("2020-01-01", periods=400, freq="3D")).dt.strftime(form)
+    frame = FRAME[["age"]].assign(seen=days.str.upper() if capitals else days)
+    budget = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(InvalidInputError, match=re.escape(f"'seen': pandas.to_datetime(..., {way})")) as said:
+        MomentSynthesizer(1.0, accountant=budget).fit(frame)
+    assert "astype({'seen': 'category'})" in str(said.value)
+    assert budget.epsilon_spent() == 0
+    frame["seen"] = pd.to_datetime(frame["seen"], format=form)
+    assert "date" in str(MomentSynthesizer(8.0).fit(frame).sample(5).dtypes["seen"])
+
+
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 @pytest.mark.parametrize(
     ("frame", "options"),
     [
+        (FRAME.assign(weight=RNG.choice(["2020-01-01", "2021-01-01"], 400)).astype({"weight": "category"}), {}),
+        (FRAME.assign(weight=RNG.choice(["2020-01-01", "soon"], 400)), {}),
         (FRAME.astype({"weight": "category"}), {}),
         (FRAME, {"schema": Schema.from_kinds(FRAME)}),
         (FRAME, {"schema": Schema([Categorical("weight", missing=True)])}),
@@ -102,7 +143,7 @@ def test_a_fit_refuses_them_and_charges_nothing():
         (FRAME.assign(weight=["n.a.", *COMMA[1:]]), {}),
         (FRAME.assign(weight=RNG.choice(["01,02", "03,04"], 400)), {}),
     ],
-    ids=["dtype", "schema", "column", "target_type", "text", "codes"],
+    ids=["dates", "date or text", "dtype", "schema", "column", "target_type", "text", "codes"],
 )
 def test_columns_that_are_categories_are_fitted(frame, options):
     assert len(MomentSynthesizer(8.0, random_state=0, **options).fit(frame).sample(5)) == 5

@@ -13,6 +13,7 @@ import skdpgen
 from skdpgen import MomentSynthesizer, PrivacyAccountant
 from skdpgen.exceptions import SchemaError
 from skdpgen.tabular import Boolean, Categorical, Datetime, Identifier, Numeric, Schema
+from skdpgen.tabular._constraints import RowConstraint
 
 RNG = np.random.default_rng(0)
 N = 1500
@@ -188,3 +189,70 @@ def test_a_budget_plan_tells_the_errors_of_what_the_model_counts():
         .table.counts(MomentSynthesizer(3.0, schema=schema).plan(frame), 1500)
     )
     assert [(row.kind, row.columns) for row in counts] == [("learned category", 1), ("number", 2)]
+
+
+DATES = pd.to_datetime(["2022-12-25", "2022-12-26", None])
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        pd.Series(DATES),
+        pd.Series(DATES).dt.tz_localize("Europe/Paris"),
+        pd.Series(DATES).dt.date,
+        pd.Series(DATES.to_period("D")),
+    ],
+    ids=["times", "zoned", "dates", "periods"],
+)
+def test_dates_are_compared_with_lists_of_texts(dates):
+    frame = pd.DataFrame({"day": dates})
+    for text, kept in (
+        ("day not in ['2022-12-25', '2022-12-31']", [False, True, True]),
+        ("day in ['2022-12-25', '2022-12-26']", [True, True, True]),
+        ("day != '2022-12-25'", [False, True, True]),
+        ("day > '2022-12-25'", [False, True, True]),
+    ):
+        assert RowConstraint(text, ["day"]).holds(frame).tolist() == kept, text
+
+
+def test_dates_of_arrow_are_compared_like_others():
+    pytest.importorskip("pyarrow")
+    of_days, zoned = "date32[day][pyarrow]", "timestamp[us, tz=Europe/Paris][pyarrow]"
+    for dtype, dates in ((of_days, pd.Series(DATES).dt.date), (zoned, pd.Series(DATES).dt.tz_localize("Europe/Paris"))):
+        frame = pd.DataFrame({"day": pd.Series(dates, dtype=dtype)})
+        for text in ("day not in ['2022-12-25']", "day != '2022-12-25'", "weekday(day) == 'Monday'"):
+            assert RowConstraint(text, ["day"]).holds(frame).tolist() == [False, True, True], (dtype, text)
+
+
+def test_holidays_do_not_occur():
+    days = pd.Series(RNG.choice(pd.date_range("2022-12-01", "2022-12-24", unit="us"), N))
+    frame = pd.DataFrame({"day": days, "x": RNG.integers(0, 9, N)})
+    schema = Schema([Datetime("day", ("2022-12-01", "2022-12-31"), resolution="D"), Numeric("x", (0, 8), integer=True)])
+    rows = fitted(frame, schema, "day not in ['2022-12-01', '2022-12-08', '2022-12-25']").sample(5000)
+    assert set(rows["day"].dt.day) & {1, 2, 8, 9, 25} == {2, 9}
+
+
+def test_a_date_that_may_be_read_in_two_ways_is_refused():
+    with pytest.raises(ValueError, match=r"write the date '01/02/2022' as in 2020-12-31"):
+        RowConstraint("day != '01/02/2022'", ["day"]).holds(pd.DataFrame({"day": pd.Series(DATES)}))
+
+
+def test_products_hold_in_fits_and_from_a_file_also_with_a_column_of_a_combination(tmp_path):
+    frame = pd.DataFrame({"item": RNG.choice(["pen", "book", "lamp"], N)})
+    frame["cost"] = frame["item"].map({"pen": 1.25, "book": 12.5, "lamp": 49.95})
+    frame["count"] = RNG.integers(1, 5, N)
+    frame["total"] = (frame["cost"] * frame["count"]).round(2)
+    constraints = ["determines(item, cost)", "total == cost * count"]
+    synth = MomentSynthesizer(30.0, constraints=constraints).fit(frame)
+    synth.save(tmp_path / "m.safetensors")
+    for model in (synth, skdpgen.load(tmp_path / "m.safetensors")):
+        rows = model.sample(300)
+        assert (rows["total"] == (rows["cost"] * rows["count"]).round(2)).all()
+        assert rows["total"].max() > 150
+    rows = synth.sample(20, given={"total": (40, 60)})
+    assert rows["total"].between(40, 60).all()
+    accountant = PrivacyAccountant(1.0)
+    wrong = MomentSynthesizer(epsilon=None, accountant=accountant, constraints=constraints, on_invalid="raise")
+    with pytest.raises(SchemaError, match="violate the constraint 'total == cost"):
+        wrong.fit(frame.assign(total=frame["total"] + 1))
+    assert not accountant.epsilon_spent()

@@ -102,15 +102,17 @@ def test_chunks_leave_identifiers_out():
     ],
 )
 def test_keys_have_the_declared_pattern_and_dtype(column, first, kind):
-    assert column.keys(0, 2).tolist() == first
+    assert column.keys(np.arange(1, 3)).tolist() == first
     assert Schema.from_json(Schema([column, Numeric("b", (0, 1))]).to_json())["a"] == column
 
 
 def test_a_counter_longer_than_its_pattern_repeats_no_key():
-    assert Identifier("a", pattern="K#").keys(8, 3).tolist() == ["K9", "K10", "K11"]
+    assert Identifier("a", pattern="K#").keys(np.arange(9, 12)).tolist() == ["K9", "K10", "K11"]
 
 
-@pytest.mark.parametrize("facts", [{"pattern": "no counter"}, {"pattern": "#-#"}, {"dtype": "float64"}, {"pattern": 3}])
+@pytest.mark.parametrize(
+    "facts", [{"pattern": "no counter"}, {"pattern": "#-#"}, {"dtype": "float64"}, {"pattern": 3}, {"within_unit": 1}]
+)
 def test_wrong_identifiers_are_refused(facts):
     with pytest.raises(SchemaError, match="column 'a'"):
         Identifier("a", **facts)
