@@ -300,7 +300,9 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1, *, learned_b
         # Each value is like a category: 0 and 3 beside 1 and 2 would be as wrong as a category that no row has.
         first, last = _range_of_values(noisy, measure, noise_sd, n_columns)
         mass[:first] = mass[last + 1 :] = 0.0
-    if few and single_values:
+    # 0 and 1, or two declared values, are like two categories: the tables measure the rarer one with less noise
+    binary = column.whole and len(mass) == 2 and (not learned_bounds or edges[0] == 0)
+    if binary or (few and single_values):
         starts = list(range(len(mass)))
     else:
         even = np.zeros(len(mass))
@@ -309,7 +311,7 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1, *, learned_b
         starts = merge((1 - _EVEN) * mass + _EVEN * mass.sum() * even, noise_sd, max_bins)
     # A little mass far out moves a mean a lot: bins outside the range are doubtful, and other bins have no mass there.
     stops = [*starts[1:], len(mass)]
-    doubtful = [k for k, (start, stop) in enumerate(zip(starts, stops)) if stop <= first or start > last]
+    doubtful = [] if binary else [k for k, (a, b) in enumerate(zip(starts, stops)) if b <= first or a > last]
     far = np.ones(len(mass), dtype=bool)
     far[first : last + 1] = False
     for k in doubtful:

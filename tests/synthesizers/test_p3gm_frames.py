@@ -292,3 +292,15 @@ def test_learned_categories_are_as_many_as_fit_into_memory():
     wide = pd.DataFrame({f"c{k}": ["x", "y"] for k in range(60)})
     many = FrameRows(wide, None, target="c0", schema=None, classes=None, target_type=None, on_invalid="clip")
     assert 8 * (many.most_categories + 2) * (59 * (many.most_categories + 2)) ** 2 <= 2**31
+
+
+def test_rare_values_of_two_are_kept_where_nothing_is_declared(rng):
+    shares = {"seldom": 0.02, "rare": 0.05, "usual": 0.97}
+    frame = pd.DataFrame({name: (rng.random(4_000) < share).astype(int) for name, share in shares.items()})
+    frame["age"] = rng.integers(18, 90, len(frame))
+    with seeded_noise(1, quiet=True):
+        synth = P3GMSynthesizer(2.0, 1e-5, random_state=0).fit(frame)
+    rows = synth.sample(40_000)
+    for name in shares:
+        assert rows[name].isin([0, 1]).all()
+        assert abs(rows[name].mean() - frame[name].mean()) < 0.01

@@ -223,3 +223,13 @@ def test_bins_hold_at_most_the_number_asked_for():
     noisy = 1000 * rng.random(len(fine_grid(column)))
     for max_bins in (1, 2, 7, 500):
         assert bins_from_histogram(noisy, Schema([column]), 1.0, max_bins)["x"].n_bins <= max_bins
+
+
+@pytest.mark.parametrize("learned_bounds", [False, True])
+@pytest.mark.parametrize("counts", [(2990.0, 5.0), (2990.0, -60.0), (-3.0, 2990.0), (-50.0, -60.0)])
+def test_two_values_are_two_bins_like_two_categories(counts, learned_bounds):
+    # the noise of this histogram is far larger than that of the tables, which measure both
+    column = Numeric("flag", (0, 1), integer=True)
+    found = learned_binning(np.array(counts), column, 40.0, 16, 8, learned_bounds=learned_bounds)
+    assert (found.starts, found.doubtful) == ((0, 1), ())
+    assert np.array_equal(found.sample(np.array([0, 1]), np.random.default_rng(0)), [0, 1])
