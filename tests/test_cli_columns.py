@@ -14,7 +14,7 @@ from _command_line import FRAME, refused
 import skdpgen
 from skdpgen import Schema
 from skdpgen.__main__ import main
-from skdpgen.commands._hints import codes_of_missing_values
+from skdpgen.commands._hints import codes_of_missing_values, lacking_times
 from skdpgen.tabular import Categorical, Identifier, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -94,6 +94,15 @@ def test_schema_points_to_columns_that_tell_nothing_or_follow_from_others(tmp_pa
     frame.assign(HHID=np.repeat(range(100), 2)).to_csv("survey.csv", index=False)
     assert main(["schema", "survey.csv", "--output", "s.json"]) == 0
     assert "synthesize --unit HHID" in capsys.readouterr().err
+
+
+def test_days_of_arrow_calendars_may_lack_days_of_the_week():
+    pa = pytest.importorskip("pyarrow")
+    days = pd.Series(pd.date_range("2024-01-01", periods=800))
+    days = days[days.dt.day_of_week < 5].reset_index(drop=True)
+    for dtype in (pa.date32(), pa.date64()):
+        frame = pd.DataFrame({"sold": days.dt.date.astype(pd.ArrowDtype(dtype))})
+        assert lacking_times(frame) == (["sold"], [])
 
 
 def test_schema_points_to_days_and_hours_without_rows(tmp_path, monkeypatch, capsys):

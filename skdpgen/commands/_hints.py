@@ -126,6 +126,8 @@ def lacking_times(frame):
         if not pdt.is_datetime64_any_dtype(frame[name].dtype):
             continue
         dates = frame[name].dropna()
+        if str(dates.dtype).startswith(("date32", "date64")):  # days of Arrow's calendar have no hours
+            dates = dates.astype("datetime64[us]")
         # dates of one or two days of the week, such as the first days of weeks, are no working days
         if len(dates) >= _ROWS_OF_WEEKDAYS and 3 <= dates.dt.day_of_week.nunique() < 7:
             days.append(name)

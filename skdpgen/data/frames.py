@@ -186,13 +186,14 @@ class FrameRows:
         targets = tuple(name for name, as_number in zip(targets, numeric) if conditional and not as_number)
         self.construction, self.conditions = construction_of(schema, constraints, targets, constant)
         table = schema
+        constructed, left = (), [condition.text for condition in self.conditions]
         if self.construction is not None:
             schema, table = self.construction.seen, self.construction.table
-            self.public_assumptions += [
-                f"constraint, satisfied by {'construction' if text in self.construction.texts else 'drawing again'}: "
-                + text
-                for text in dict.fromkeys((*self.construction.texts, *self.construction.left))
-            ]
+            constructed, left = self.construction.texts, [*self.construction.left, *left]
+        self.public_assumptions += [
+            f"constraint, satisfied by {'construction' if text in constructed else 'drawing again'}: {text}"
+            for text in dict.fromkeys((*constructed, *left))
+        ]
         self.table = table
         self.schema, self.source, self.importance = schema, source, check_importance(importance, schema, table)
         self.target = (targets if several else targets[0]) if targets else None

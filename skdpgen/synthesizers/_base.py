@@ -310,7 +310,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             return []
         construction, checks = self.model_.codec.construction, []
         if construction is not None:
-            checks = construction.checks()
+            checks = construction.checks(self.model_.codec.drawn_schema)
             given = (*construction.left, *(text for text in given if text not in construction.table.constraints))
         return read_constraints(given, self.model_.codec.schema) + checks
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import deque
 from dataclasses import dataclass, replace
 from numbers import Integral
 
@@ -15,7 +14,7 @@ from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..generators.units import UnitModel, UnitSampler, fit_shared, fit_units, with_ids
 from ..mechanisms import add_gaussian, unit_plan, unpack_one_hot_moments
-from ..tabular._identifiers import number_within_units
+from ..tabular._identifiers import with_keys
 from ..utils.callers import caller_level
 from ..utils.printing import listed
 
@@ -203,15 +202,9 @@ class SyntheticUnitsMixin:
         if isinstance(units, bool) or not isinstance(units, Integral) or not 1 <= units < _MOST_UNITS:
             raise ValueError(f"units must be a whole number from 1 to {_MOST_UNITS - 1:,}; got {units!r}")
         sampler = UnitSampler(model, self._drawn_again())
-        rng, ids = self._sampler(random_state), deque()
+        rng, n_rows = self._sampler(random_state), 0
         step = max(1, int(rows_at_once / model.units.mean_size))
-
-        def chunks():
-            for start in range(0, units, step):
-                rows, own = sampler.sample(min(step, units - start), rng)
-                ids.append(start + own)
-                yield rows
-
-        for rows in self._with_keys(chunks()):
-            own = ids.popleft()
-            yield with_ids(number_within_units(rows, own, model.codec.keys), own, model.units.name)
+        for start in range(0, units, step):
+            rows, own = sampler.sample(min(step, units - start), rng)
+            yield with_ids(with_keys(rows, model.codec.keys, n_rows, own), start + own, model.units.name)
+            n_rows += len(own)

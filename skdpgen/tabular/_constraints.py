@@ -46,6 +46,11 @@ _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 # Values of weekday(...), in the order of pandas. English names, whatever the locale is: a model file says the same
 # everywhere.
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+# What comparisons raise. The texts of these errors may hold values of the rows.
+_DIFFERENT_KINDS = (TypeError, ValueError, OverflowError)
+_NOT_COMPARED = (
+    "the constraint {text!r} compares values of different kinds in the rows, or its dates leave the range of dates"
+)
 _QUOTED = re.compile(r"`([^`]+)`")
 _IF = re.compile(r"if\b")
 
@@ -223,11 +228,17 @@ class RowConstraint(_Text):
                 raise ValueError(f"the constraint {self.text!r}: {column.name!r} is no column of dates")
             if _is_call(part, "hour") and column.resolution == "D":
                 raise ValueError(f"the constraint {self.text!r}: {column.name!r} is a column of days, without hours")
+        self._check_truths(self._tree, schema)
         self._check_week(schema)
         try:
-            kept = self.holds(_dummy_rows(schema, ("a", "b")))
-        except ValueError:  # undeclared categories may be numbers
-            kept = self.holds(_dummy_rows(schema, (0, 1)))
+            kept = self._holds(_dummy_rows(schema, ("a", "b")))
+        except _DIFFERENT_KINDS:  # undeclared categories may be numbers
+            try:
+                kept = self._holds(_dummy_rows(schema, (0, 1)))
+            except _DIFFERENT_KINDS as error:
+                raise ValueError(
+                    f"the constraint {self.text!r} compares values of different kinds ({error})"
+                ) from error
         for part in ast.walk(self._tree):
             if isinstance(part, ast.Compare):
                 self._check_categories(part, schema)
@@ -243,13 +254,33 @@ class RowConstraint(_Text):
                 )
         return self
 
+    def _check_truths(self, node, schema):
+        """Refuse numbers, dates, and their days and hours, that stand where a condition must stand."""
+        if isinstance(node, ast.BoolOp):
+            for part in node.values:
+                self._check_truths(part, schema)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            self._check_truths(node.operand, schema)
+        elif not isinstance(node, ast.Compare | ast.Constant):
+            column = schema[self._column(node)] if isinstance(node, ast.Name) else None
+            if column is None or not _may_be_truth(column):
+                raise ValueError(
+                    f"the constraint {self.text!r} compares values of different kinds: write a comparison where it has "
+                    "numbers or dates alone, as in `a > 0`"
+                )
+
     def _check_week(self, schema):
-        """Refuse a condition on the day and the hour of one column that no hour of a week fulfils."""
+        """Refuse a condition on the day and the hour of one column that no hour of a week within its bounds fulfils."""
         if len(self.columns) != 1 or self.columns_beside_functions(self._tree):
             return
         (name,) = self.columns
-        step = "D" if schema[name].resolution == "D" else "h"
-        if not self.holds(pd.DataFrame({name: pd.date_range("2024-01-01", "2024-01-07T23", freq=step)})).any():
+        column = schema[name]
+        step, first, last = "D" if column.resolution == "D" else "h", "2024-01-01", "2024-01-07T23"
+        if column.complete:
+            first, last = (pd.Timestamp(end).tz_localize(None) for end in column.bounds)
+            last = min(last, first + pd.Timedelta(days=7))
+        moments = pd.date_range(first, last, freq=step).union([pd.Timestamp(last)])
+        if not self._holds(pd.DataFrame({name: moments})).any():
             raise ValueError(f"the constraint {self.text!r} holds for no day of the week and hour")
 
     def _check_categories(self, compared, schema):
@@ -281,13 +312,17 @@ class RowConstraint(_Text):
     def holds(self, frame, undecided=True):
         """Return which rows fulfil the constraint; where a missing value leaves that open, `undecided`.
 
-        ValueError if values of different kinds are compared.
+        ValueError if values of different kinds are compared, or dates leave their range. It shows no value of the rows,
+        and is raised from no error that may do so.
         """
         try:
-            with np.errstate(all="ignore"):
-                found = self._truth(self._tree, frame)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"the constraint {self.text!r} compares values of different kinds ({error})") from error
+            return self._holds(frame, undecided)
+        except _DIFFERENT_KINDS:
+            raise ValueError(_NOT_COMPARED.format(text=self.text)) from None
+
+    def _holds(self, frame, undecided=True):
+        with np.errstate(all="ignore"):
+            found = self._truth(self._tree, frame)
         return found.fillna(undecided).to_numpy(dtype=bool)
 
     def _truth(self, node, frame):
@@ -309,6 +344,8 @@ class RowConstraint(_Text):
         values = self._value(node, frame)
         if not isinstance(values, pd.Series):
             return pd.Series(bool(values), index=frame.index, dtype="boolean")
+        if pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype):
+            return (values != 0).astype("boolean").mask(values.isna())  # learned bounds may lie beyond 0 and 1
         return values.astype("boolean")
 
     def _compared(self, op, left, right, frame):
@@ -349,6 +386,13 @@ class RowConstraint(_Text):
                 raise TypeError("text cannot be multiplied")  # repeated text could fill the memory
             return _ARITHMETIC[type(node.op)](a, b)
         return self._truth(node, frame)
+
+
+def _may_be_truth(column):
+    """Whether a column may stand where a condition must: numbers are no truth but 0 and 1."""
+    if isinstance(column, Numeric):
+        return column.integer and (not column.complete or (column.bounds[0] >= 0 and column.bounds[1] <= 1))
+    return not isinstance(column, Datetime)
 
 
 def _is_call(node, name=None):
@@ -657,8 +701,8 @@ def _equal(one, other, text):
     try:
         a, b = _comparable(one, other)
         found = (a == b).astype("boolean").mask(_absent(a) | _absent(b))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"the constraint {text!r} compares values of different kinds ({error})") from error
+    except _DIFFERENT_KINDS:
+        raise ValueError(_NOT_COMPARED.format(text=text)) from None
     return found.fillna(True).to_numpy(dtype=bool)
 
 

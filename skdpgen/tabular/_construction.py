@@ -132,10 +132,13 @@ class Construction:
         steps = [step for step in self.steps if not isinstance(step, Overwritten)]
         return frozenset(name for step in steps for name in step.outputs)
 
-    def checks(self):
-        """Conditions on rows that come out, for `keep_constraints`: computed values outside declared bounds."""
-        steps = [step for step in self.steps if isinstance(step, Computed) and self.table[step.column].complete]
-        return [_Exact(step, self.table) for step in steps]
+    def checks(self, released):
+        """Conditions on rows of `released`, for `keep_constraints`: computed values outside the bounds of a column.
+
+        Such bounds are declared, or those of its dtype.
+        """
+        steps = [step for step in self.steps if isinstance(step, Computed)]
+        return [_Exact(step, released) for step in steps if step.may_leave_bounds(released)]
 
     def merged_with(self, name):
         """Column of the model that holds the combinations with this one, or None."""
@@ -297,6 +300,10 @@ class _Exact:
         self._step = step
         names = (*step.inputs, step.column)
         self._table = {name: replace(table[name], bounds=None) for name in names}
+
+    @property
+    def text(self):
+        return self._step.text
 
     @property
     def columns(self):
@@ -609,6 +616,8 @@ def _add_computed(constraint, left, right, schema, steps, kept):
         columns = [schema[n] for n in (name, *weights)]
         if not weights or name in weights or not all(isinstance(column, Numeric | Datetime) for column in columns):
             continue
+        if not all(map(math.isfinite, (found[1], *weights.values()))):
+            continue
         dates = [column for column in columns if isinstance(column, Datetime)]
         total = sum(weights[column.name] for column in dates if column.name != name)
         if total != isinstance(schema[name], Datetime) or len({_zone(column) for column in dates}) > 1:
@@ -634,7 +643,7 @@ def _add_product(constraint, left, right, schema, steps, kept):
         (name,), (names, factor) = constraint.columns_in(side), found
         columns = [schema[n] for n in (name, *names)]
         numbers = all(isinstance(c, Numeric) and form_of(c.dtype) in (None, "decimal") for c in columns)
-        if not numbers or len(names) < 2 or len({name, *names}) < len(columns) or not factor:
+        if not numbers or len(names) < 2 or len({name, *names}) < len(columns) or factor in (0, math.inf, -math.inf):
             continue
         units = {column.name: unit_of(column) for column in columns}
         step = Product(constraint.text, name, dict.fromkeys(names, 1.0), factor, units)

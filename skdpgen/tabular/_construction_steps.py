@@ -226,8 +226,10 @@ class Computed(_Step):
     def violated(self, outer, table):
         parts = {name: numeric_values(outer[name], table[name]) for name in self.inputs}
         column = replace(table[self.column], bounds=None)
-        wanted, found = self._values(parts), numeric_values(outer[self.column], column)
-        return np.abs(found - wanted) > self._rounding(wanted, column)
+        found = numeric_values(outer[self.column], column)
+        with np.errstate(over="ignore", invalid="ignore"):
+            wanted = self._values(parts)
+            return np.abs(found - wanted) > self._rounding(wanted, column)
 
     @staticmethod
     def _rounding(values, column):
@@ -259,6 +261,12 @@ class Computed(_Step):
             for upper in (False, True)
         ]
 
+    def may_leave_bounds(self, released):
+        """Whether the expression has values outside the bounds of its column, from parts within theirs."""
+        low, high = numeric_bounds(released[self.column])
+        least, most = self._ends({name: numeric_bounds(released[name]) for name in self.inputs})
+        return not low <= least <= most <= high  # NaN of an overflow, too
+
     @staticmethod
     def _decimals(parts):
         """Decimals of values of the expression, None where they are not known."""
@@ -271,7 +279,8 @@ class Computed(_Step):
             part = numeric_values(outer[name], released[name])
             parts[name] = filled(part, rng, np.mean(numeric_bounds(released[name])))
         column = released[self.column]
-        values = self._values(parts)
+        with np.errstate(over="ignore", invalid="ignore"):  # the bounds of the column are those of floats
+            values = self._values(parts)
         values = values if column.whole else _without_rounding_errors(values)
         values = np.clip(values, *numeric_bounds(column))
         if self.column in seen:
@@ -287,14 +296,15 @@ class Product(Computed):
     """
 
     def _values(self, parts):
-        total = self.constant
-        for name, part in parts.items():
-            total = total * self.units[name] * part
+        total = np.float64(self.constant)
+        with np.errstate(over="ignore"):
+            for name, part in parts.items():  # zero times infinity is no number
+                total = np.clip(total * self.units[name] * part, -_MOST_FLOAT, _MOST_FLOAT)
         return total / self.units[self.column]
 
     def _ends(self, bounds):
         corners = itertools.product(*(bounds[name] for name in self.inputs))
-        values = [self._values(dict(zip(self.inputs, corner))) for corner in corners]
+        values = [float(self._values(dict(zip(self.inputs, corner)))) for corner in corners]
         return [min(values), max(values)]
 
     def _decimals(self, parts):

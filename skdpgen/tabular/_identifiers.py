@@ -20,8 +20,8 @@ __all__ = [
     "likely_identifiers",
     "merge_keys",
     "names_units",
-    "number_within_units",
     "split_keys",
+    "with_keys",
 ]
 
 # Words of a name, the last of which says that the column identifies a row or a person.
@@ -93,37 +93,34 @@ def insert_keys(chunks, keys):
     """
     start = 0
     for chunk in chunks:
-        frame, *y = chunk if isinstance(chunk, tuple) else (chunk,)
-        columns = [frame[name] for name in frame.columns]
-        names = list(frame.columns)
-        for place, column in keys:
-            numbers = np.arange(start + 1, start + len(frame) + 1)
-            columns.insert(place, column.keys(numbers).set_axis(frame.index))
-            names.insert(place, column.name)
-        start += len(frame)
-        frame = pd.concat(columns, axis=1, keys=names)
-        yield (frame, *y) if y else frame
+        yield with_keys(chunk, keys, start)
+        start += len(chunk[0] if isinstance(chunk, tuple) else chunk)
 
 
-def number_within_units(chunk, units, keys):
-    """Let the counters of keys that number the rows of a unit start again in each unit; return the chunk.
+def with_keys(chunk, keys, start, units=None):
+    """Insert fresh keys into a chunk of a sample.
 
     Parameters
     ----------
     chunk : DataFrame or (DataFrame, y)
-        Of whole units, with all keys.
-    units : array of int of shape (n_rows,)
-        Unit of each row, in ascending order.
     keys : sequence of (int, Identifier)
+        Places in the whole table, in increasing order.
+    start : int
+        Number of rows before this chunk: counters go on after it.
+    units : array of int of shape (n_rows,), default=None
+        Unit of each row, in ascending order, of a chunk of whole units: counters within a unit start at 1 in each.
     """
-    within = [column for _, column in keys if column.within_unit]
-    if not within:
+    if not keys:
         return chunk
     frame, *y = chunk if isinstance(chunk, tuple) else (chunk,)
-    numbers = np.arange(1, len(units) + 1) - np.searchsorted(units, units)
-    frame = frame.copy(deep=False)
-    for column in within:
-        frame[column.name] = column.keys(numbers).set_axis(frame.index)
+    columns, names = [frame[name] for name in frame.columns], list(frame.columns)
+    places = np.arange(1, len(frame) + 1)
+    for place, column in keys:
+        apart = column.within_unit and units is not None
+        numbers = places - np.searchsorted(units, units) if apart else start + places
+        columns.insert(place, column.keys(numbers).set_axis(frame.index))
+        names.insert(place, column.name)
+    frame = pd.concat(columns, axis=1, keys=names)
     return (frame, *y) if y else frame
 
 
@@ -179,7 +176,11 @@ def _words(name):
 
 
 def identifier_of(name, dtype, pattern=None):
-    """Return the identifier whose fresh keys have the dtype of a column, integers or text; text with a pattern."""
+    """Return the identifier whose fresh keys have the dtype of a column, integers or text; text with a pattern.
+
+    Integers have 64 bits: a sample may have more rows than a narrower dtype has numbers.
+    """
     text = pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype)
     keeps = text or (pdt.is_integer_dtype(dtype) and pattern is None)
-    return Identifier(name, pattern=pattern, dtype=str(dtype) if keeps else None)
+    wide = re.sub(r"(?<=nt)(?:8|16|32)\b", "64", str(dtype))
+    return Identifier(name, pattern=pattern, dtype=wide if keeps else None)

@@ -185,6 +185,16 @@ def test_rows_of_every_model_keep_the_constraints_also_from_a_file(name, tmp_pat
         assert f"constraint, satisfied by construction: {text}" in said
 
 
+def test_the_card_lists_the_constraints_of_the_parameter_and_how_they_are_satisfied(fitted):
+    said = {text.partition(": ")[2]: text for text in fitted.card_["public_assumptions"] if "satisfied by" in text}
+    assert set(said) == set(TEXTS)
+    constructed = set(fitted.model_.codec.construction.texts)
+    assert constructed
+    assert constructed < set(TEXTS)
+    for text in TEXTS:
+        assert ("by construction" if text in constructed else "by drawing again") in said[text]
+
+
 @pytest.fixture(scope="module")
 def fitted():
     return P3GMSynthesizer(20.0, schema=SCHEMA, constraints=TEXTS, target="ward", random_state=0).fit(FRAME)

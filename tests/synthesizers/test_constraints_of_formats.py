@@ -234,7 +234,7 @@ def test_holidays_do_not_occur():
 
 def test_a_date_that_may_be_read_in_two_ways_is_refused():
     with pytest.raises(ValueError, match=r"write the date '01/02/2022' as in 2020-12-31"):
-        RowConstraint("day != '01/02/2022'", ["day"]).holds(pd.DataFrame({"day": pd.Series(DATES)}))
+        RowConstraint("day != '01/02/2022'", ["day"]).check(Schema([Datetime("day")]))
 
 
 def test_products_hold_in_fits_and_from_a_file_also_with_a_column_of_a_combination(tmp_path):

@@ -61,6 +61,23 @@ def test_no_number_changes_a_release_and_constraints_keep_the_numbers():
     assert (rows["visit"] == [f"V-{k:02d}" for k in rows.groupby("patient").cumcount() + 1]).all()
 
 
+@pytest.mark.parametrize("dtype", ["int8", "Int8", "uint8"])
+def test_a_narrow_dtype_has_room_for_the_numbers_within_units(dtype):
+    schema = SCHEMA.replace(Identifier("visit", dtype=dtype, within_unit=True))
+    rows = MomentSynthesizer(8.0, schema=schema, unit=UNIT).fit(FRAME).sample(units=300)
+    assert len(rows) > 300
+    assert are_numbered(rows)
+    assert rows["visit"].dtype == dtype
+
+
+def test_other_keys_count_all_rows_of_all_chunks_of_units(monkeypatch):
+    monkeypatch.setattr(MomentSynthesizer, "_rows_at_once", 50)
+    schema = Schema([*SCHEMA.columns, Identifier("row")])
+    rows = MomentSynthesizer(8.0, schema=schema, unit=UNIT).fit(FRAME.assign(row=7)).sample(units=200)
+    assert rows["row"].tolist() == list(range(1, len(rows) + 1))
+    assert are_numbered(rows)
+
+
 def test_a_schema_says_it_in_json_where_it_is_so():
     assert Schema.from_json(SCHEMA.to_json()) == SCHEMA
     assert '"within_unit": true' in SCHEMA.to_json()

@@ -138,6 +138,11 @@ def test_a_column_may_be_named_weekday():
         ("weekday(date) == 'Monday' and weekday(date) == 'Friday'", "holds for no day of the week and hour"),
         ("hour(time) == 24", "holds for no day of the week and hour"),
         ("hour(time) == 7.5 or 20 < hour(time) < 9", "holds for no day of the week and hour"),
+        ("amount > 3 and hour(time)", "write a comparison where it has numbers or dates alone"),
+        ("amount > 3 or not hour(time)", "write a comparison where it has numbers or dates alone"),
+        ("till == 'a' or weekday(date)", "write a comparison where it has numbers or dates alone"),
+        ("till == 'a' or amount", "write a comparison where it has numbers or dates alone"),
+        ("till == 'a' or date", "write a comparison where it has numbers or dates alone"),
         ("hour(date) > 3", "'date' is a column of days, without hours"),
         ("hour(date) == amount", "compare hour\\(\\) with whole numbers from 0 to 23"),
         ("hour(date) == 'noon'", "compare hour\\(\\) with whole numbers"),
@@ -151,4 +156,40 @@ def test_a_day_that_cannot_be_read_is_refused_before_the_charge(text, message):
     accountant, frame = PrivacyAccountant(1.0), FRAME.assign(time=FRAME["date"])
     with pytest.raises(ValueError, match=message):
         MomentSynthesizer(schema=SCHEMA, epsilon=None, accountant=accountant, constraints=text).fit(frame)
+    assert not accountant.epsilon_spent()
+
+
+def test_days_and_hours_that_do_not_occur_within_the_bounds_are_refused():
+    schema = Schema([Datetime("sold", ("2024-02-02T22:30", "2024-02-04T03:10"), resolution="min")])
+    for text in ("weekday(sold) == 'Sunday'", "hour(sold) == 3 and weekday(sold) == 'Sunday'", "hour(sold) == 12"):
+        RowConstraint(text, ["sold"]).check(schema)
+    for text in ("weekday(sold) == 'Monday'", "hour(sold) == 4 and weekday(sold) == 'Sunday'"):
+        with pytest.raises(ValueError, match="holds for no day of the week and hour"):
+            RowConstraint(text, ["sold"]).check(schema)
+
+
+def test_a_flag_of_zero_and_one_may_be_a_condition_and_learned_numbers_are_one_unless_zero():
+    flags, names = pd.DataFrame({"flag": [0, 1, 2, None], "x": [0.0, 0.0, 0.0, 9.0]}), ["flag", "x"]
+    columns = [Numeric("flag", integer=True), Numeric("x", (0, 9))]
+    constraint = RowConstraint("flag or x > 3", names).check(Schema(columns))
+    assert constraint.holds(flags).tolist() == [False, True, True, True]
+    RowConstraint("flag or x > 3", names).check(Schema([Numeric("flag", (0, 1), integer=True), columns[1]]))
+    with pytest.raises(ValueError, match="write a comparison"):
+        RowConstraint("flag or x > 3", names).check(Schema([Numeric("flag", (0, 2), integer=True), columns[1]]))
+
+
+@pytest.mark.parametrize("text", ["date + stay > '2020-01-01'", "if date + stay > '2020-01-01': till == 'a'"])
+def test_a_number_of_days_beyond_all_dates_is_refused_without_its_value(text):
+    frame = FRAME.assign(stay=np.where(FRAME.index == 7, 123_450_000_000_000.0, 3.0))
+    accountant = PrivacyAccountant(1.0)
+    synth = MomentSynthesizer(constraints=text, epsilon=None, accountant=accountant, on_invalid="raise")
+    with pytest.raises(ValueError, match="its dates leave the range of dates") as caught:
+        synth.fit(frame)
+    shown, error = "", caught.value
+    while error is not None:
+        shown, error = (
+            shown + str(error),
+            error.__cause__ or (None if error.__suppress_context__ else error.__context__),
+        )
+    assert "12345" not in shown
     assert not accountant.epsilon_spent()

@@ -179,7 +179,7 @@ def test_rows_drawn_at_random_keep_the_constraints(texts):
     rng = np.random.default_rng(3)
     codes = np.stack([rng.integers(block.size, size=2_000) for block in encoder.blocks_], axis=1)
     rows = construction.decode(encoder.decode(codes, rng=rng), complete, released, rng)
-    exact = np.all([np.ones(len(rows), dtype=bool), *(c.holds(rows) for c in construction.checks())], axis=0)
+    exact = np.all([np.ones(len(rows), dtype=bool), *(c.holds(rows) for c in construction.checks(released))], axis=0)
     assert exact.all() or texts[0] in ("stay == left - came", "code == 2 * code2 - 3")  # beyond declared bounds
     kept(rows[exact], *(text for text in texts if text not in construction.left))
     for name in FRAME:
@@ -618,12 +618,54 @@ def test_products_of_columns_come_back_and_are_kept_by_rows_drawn_at_random(text
     encoder = TableEncoder(complete).fit()
     codes = np.stack([rng.integers(block.size, size=2_000) for block in encoder.blocks_], axis=1)
     rows = construction.decode(encoder.decode(codes, rng=rng), complete, released, rng)
-    exact = np.all([np.ones(len(rows), dtype=bool), *(c.holds(rows) for c in construction.checks())], axis=0)
+    exact = np.all([np.ones(len(rows), dtype=bool), *(c.holds(rows) for c in construction.checks(released))], axis=0)
     assert exact.mean() > 0.5
     assert exact.all() or declared
     rows = rows[exact & rows["total"].notna()]
     assert (rows["total"] - product(rows)).abs().max() <= (0.005 if "rate" in text else 1e-9)
     assert rows["total"].between(low, high).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"),
+    [
+        ("int32", "total == width * height"),
+        ("int64", "total == 1e9 * width * height"),
+        ("int8", "total == width + 100"),
+    ],
+)
+def test_rows_whose_computed_number_has_no_place_in_its_dtype_are_drawn_again(dtype, text):
+    sides = [Numeric(name, (0, 100_000), integer=True) for name in ("width", "height")]
+    schema = Schema([*sides, Numeric("total", integer=True, dtype=dtype)])
+    frame = pd.DataFrame({"width": [1, 9], "height": [2, 9], "total": [101, 109]})
+    construction, _, complete, released = constructed(text, frame=frame, schema=schema)
+    sizes = (10 ** RNG.uniform(0, 5, (N, 2))).astype(int)
+    drawn = pd.DataFrame(sizes, columns=["width", "height"])
+    rows = construction.decode(drawn, complete, released, np.random.default_rng(0))
+    (check,) = construction.checks(released)
+    assert check.text == text
+    good = check.holds(rows)
+    assert 0 < good.mean() < 1
+    left, right = (rows.eval(side) for side in text.split(" == "))
+    assert ((left == right) == good).all()
+
+
+def test_sums_and_products_within_the_bounds_of_their_column_need_no_check():
+    for text in ("total == low + high", "total == low * high"):
+        construction, *_, released = constructed(text)
+        assert not construction.checks(released)
+
+
+def test_products_of_huge_numbers_end_at_the_largest_float():
+    sides = [Numeric("a", (0, 1e200)), Numeric("b", (0, 1e200)), Numeric("c", (0, 5), integer=True)]
+    frame = pd.DataFrame({"a": [1e200, 2.0], "b": [1e200, 0.5], "c": [0, 3], "total": [0.0, 3.0]})
+    schema = Schema([*sides, Numeric("total")])
+    construction, seen, complete, released = constructed("total == a * b * c", frame=frame, schema=schema)
+    assert construction.decode(seen, complete, released, np.random.default_rng(0))["total"].tolist() == [0.0, 3.0]
+    assert np.isfinite(released["total"].bounds).all()
+    for text in ("total == a * b * 1e300 * 1e300", "total == 1e300 * 1e300 * a"):
+        with pytest.raises(SchemaError, match="cannot be constructed"):
+            check_equalities(Construction.of(schema.constrain(text)))
 
 
 def test_computed_numbers_have_no_more_digits_than_they_need():
