@@ -5,6 +5,7 @@ Everything here is a function of released values and of synthetic images.
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, replace
 
@@ -355,7 +356,7 @@ class RefinedImages(LinearGenerator):
         own |= {"wavelets": space.wavelets, "moves": {"n_steps": n_steps, "rate": _RATE}}
         return cls(*_parts(generator), image_shape=space.image_shape, **own)
 
-    def aimed(self, rng, *, apart):
+    def aimed(self, unmoved, rng, *, apart):
         """Return one with other targets: those at which moved images have the released moments, or nearly.
 
         A few gradient steps inside the box stop short of their targets: variances of features stay about a fifth below
@@ -364,6 +365,8 @@ class RefinedImages(LinearGenerator):
 
         Parameters
         ----------
+        unmoved : LinearGenerator
+            Of the images before they are moved.
         rng : numpy.random.Generator
         apart : bool
             Whether each class has a separate map; else the common map is corrected for all of them.
@@ -375,7 +378,7 @@ class RefinedImages(LinearGenerator):
         n_classes = len(self.mixture.weights) // self.per_class
         n_images = min(_TRIED, max(_TRIED * 784 // len(self.box.low), 500))
         classes = np.sort(spread_components(n_images, np.ones(n_classes), rng))
-        rows = self.box.to_unit(self.unmoved().sample(classes, rng)).astype(np.float32)
+        rows = self.box.to_unit(unmoved.sample(classes, rng)).astype(np.float32)
         targets, found = (np.empty((len(rows), self.matrix.shape[1])) for _ in range(2))
         codes = np.empty(len(rows), dtype=np.int64)
         for part in _batches(rows, _BATCH):
@@ -393,9 +396,9 @@ class RefinedImages(LinearGenerator):
                 for spread, shared in zip(spreads, pairs)
             ]
             maps[c] = self.maps[c] @ ((1 - _ADDED) * np.eye(maps.shape[1]) + _ADDED * _map_between(*covariances))
-        own = {"matrix": self.matrix, "centers": self.centers, "means": self.means + means, "maps": maps}
-        own |= {"cuts": self.cuts, "wavelets": self.wavelets, "moves": self.moves}
-        return RefinedImages(*_parts(self), image_shape=self.image_shape, **own)
+        found = copy.copy(self)
+        found.means, found.maps = self.means + means, maps
+        return found
 
     def unmoved(self):
         """The generator of the images before they are moved."""

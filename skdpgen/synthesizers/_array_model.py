@@ -506,7 +506,8 @@ def refine_images(rows, codec, generator, row_count, features, fit):
     noise_sds = sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
     centers, space = space.centers, space.at_shares(released.count)
     means, maps = released_targets(space, centers, released, *noise_sds, apart=apart)
-    return RefinedImages.of(generator, space, means, maps, n_steps=features.n_steps).aimed(fit.stream, apart=apart)
+    refined = RefinedImages.of(generator, space, means, maps, n_steps=features.n_steps)
+    return refined.aimed(generator, fit.stream, apart=apart)
 
 
 def feature_moments(rows, codec, space, *, n_groups=1, exact=True):

@@ -318,8 +318,8 @@ def test_targets_make_up_for_what_moves_miss(generator, few, rng, apart):
     space = feature_space(generator, (8, 8), rng, n_features=20, n_scales=2)
     maps = np.tile(1.2 * np.eye(20), (10, 1, 1))
     first = RefinedImages.of(generator, space, space.centers + 0.02, maps, n_steps=8)
-    second = first.aimed(np.random.default_rng(1), apart=apart)
-    again = first.aimed(np.random.default_rng(1), apart=apart)
+    second = first.aimed(first.unmoved(), np.random.default_rng(1), apart=apart)
+    again = first.aimed(first.unmoved(), np.random.default_rng(1), apart=apart)
     np.testing.assert_array_equal(again.maps, second.maps)
     assert (second.maps != second.maps[0]).any() == apart
     classes = np.repeat(np.arange(10), 60)
