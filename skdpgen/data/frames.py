@@ -197,7 +197,7 @@ class FrameRows:
         self.table = table
         self.schema, self.source, self.importance = schema, source, check_importance(importance, schema, table)
         self.target = (targets if several else targets[0]) if targets else None
-        self._targets = targets
+        self.targets = targets
         if len(targets) == len(schema):
             raise InvalidInputError("the frame has no column except the target: add columns to model")
         self.grouped = grouped_columns(schema, targets)
@@ -336,7 +336,7 @@ class FrameRows:
             for c in self.schema.columns
         }
         sizes.update(sizes_of_hierarchies(self.schema, self.grouped))
-        classes = int(np.prod([sizes.pop(name) for name in self._targets])) if self._targets else 0
+        classes = int(np.prod([sizes.pop(name) for name in self.targets])) if self.targets else 0
         return sum(sizes.values()), classes
 
     @property
@@ -348,7 +348,7 @@ class FrameRows:
     @property
     def may_have_triples(self):
         """Whether the columns are enough, and not too many, for interactions of all triples of them; public."""
-        return 3 <= len(self.schema) - len(self._targets) <= _MOST_COLUMNS
+        return 3 <= len(self.schema) - len(self.targets) <= _MOST_COLUMNS
 
     @property
     def learns_classes(self):
@@ -435,7 +435,7 @@ class FrameRows:
         # a model without tables has the most bins; noise relative to a row, of which a unit may have several
         noise_of_tables = noise_multipliers.get("moments", 0.0) if noise_of_model is None else noise_of_model
         noise_of_tables *= 1 if self.unit is None else self.unit.weight
-        size = TableSize.of(schema, self._targets, row_count, noise_of_tables, most_bins=self.most_bins, tables=tables)
+        size = TableSize.of(schema, self.targets, row_count, noise_of_tables, most_bins=self.most_bins, tables=tables)
         n_bins, seen = plan_bins(size)
         binnings, middles = None, {}
         if numbers:
@@ -504,7 +504,7 @@ class FrameRows:
         columns = (*self.grouped, *many)
         if not columns:
             return {}
-        profiles = LevelProfiles(schema, binnings, columns, self._targets)
+        profiles = LevelProfiles(schema, binnings, columns, self.targets)
         query = functools.partial(_profiles, profiles=profiles, construction=self.construction)
         noisy, sd = _release(self.source.reduce(query, add_sums), noise_multipliers["levels"], rng, neighboring)
         room = dict.fromkeys((*many, *(n for n in self.grouped if n in self.learned)), self.most_categories)

@@ -59,7 +59,7 @@ _FEWER_LEVELS = "merge categories, drop the column, or declare it as an Identifi
 # ---- how fine the tables are ----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class TableSize:
-    """What decides how fine the tables of a DataFrame are.
+    """Sizes and noise that decide how fine the tables of a DataFrame are.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class TableSize:
     n_blocks, n_classes, n_numbers : int
         Columns but the targets, classes of the targets, and columns of numbers and dates.
     noise : float
-        Noise multiplier of the release of the tables, relative to a row.
+        Noise multiplier of the release of the tables, relative to one row.
     most_bins : int, default=16
         Of a numeric column.
     divided : bool, default=False
@@ -85,7 +85,7 @@ class TableSize:
 
     @classmethod
     def of(cls, schema, targets, n_rows, noise, *, most_bins=16, tables=True):
-        """From a schema, of whose targets those count that have their categories."""
+        """Take the sizes from a schema. A target whose categories are still to be learned counts as one class."""
         known = [column for column in schema.columns if column.name in targets and column.complete]
         n_numbers = sum(not isinstance(column, Categorical | Boolean) for column in schema.columns)
         return cls(

@@ -358,9 +358,8 @@ class PlannedTable:
     @classmethod
     def of(cls, rows, settings):
         """From validated rows, of which public facts alone are taken, and the settings of the fit."""
-        targets = () if rows.target is None else rows.target if isinstance(rows.target, tuple) else (rows.target,)
-        importance = tuple(rows.importance.get(name, 1.0) for name in rows.schema.names if name not in targets)
-        return cls(rows.schema, targets, importance, rows.most_bins, getattr(settings, "moments_alone", False))
+        importance = tuple(rows.importance.get(name, 1.0) for name in rows.schema.names if name not in rows.targets)
+        return cls(rows.schema, rows.targets, importance, rows.most_bins, getattr(settings, "moments_alone", False))
 
     def assumptions(self, plan):
         """What is assumed of facts that the fit will learn, and of releases that it may not make, in words."""

@@ -81,13 +81,14 @@ def point_out_learned_classes(rows, plan):
 
     Nothing of the rows is read: the sizes follow from the budget and the number of columns to learn.
     """
-    targets = rows.target if isinstance(rows.target, tuple) else () if rows.target is None else (rows.target,)
-    open_ = [name for name in targets if isinstance(rows.schema[name], Categorical) and not rows.schema[name].complete]
+    open_ = [
+        name for name in rows.targets if isinstance(rows.schema[name], Categorical) and not rows.schema[name].complete
+    ]
     sizes = _learned_sizes(rows, plan) if open_ else None
     if sizes is None or sizes.kept < _RARE_CLASS:
         return
     what = "units" if weighs_units(plan.relation) else "rows"
-    one = "classes=[...], or " if len(targets) == 1 else ""
+    one = "classes=[...], or " if len(rows.targets) == 1 else ""
     warnings.warn(
         f"the classes of the target {listed(open_)} are learned: {sizes.in_words(what)}. If the classes are public, "
         f"declare them, by {one}the schema: much smaller classes are then kept, and nothing is spent on the list of "
@@ -106,7 +107,6 @@ def _learned_sizes(rows, plan):
 
 def _hides_relations(rows, n_rows, noise_multiplier):
     """Whether the model will have neither two-way tables nor scores, however few classes are learned."""
-    targets = rows.target if isinstance(rows.target, tuple) else () if rows.target is None else (rows.target,)
-    size = TableSize.of(rows.schema, targets, n_rows, noise_multiplier, most_bins=rows.most_bins)
+    size = TableSize.of(rows.schema, rows.targets, n_rows, noise_multiplier, most_bins=rows.most_bins)
     n_bins, seen = plan_bins(size)
     return size.n_blocks > 1 and np.isinf(seen) and not prefers_scores(size, n_bins, True)

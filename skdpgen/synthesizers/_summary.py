@@ -550,7 +550,7 @@ def _place_of_missing(codec, block):
 def _ends(binning, learned, visible):
     """What is lost at the ends of a column of numbers: a dict of words -> value there."""
     found = {}
-    if binning.integer and len(binning.mass) == 2 and binning.edges[0] == 0:  # drawn as the tables have them
+    if binning.integer and len(binning.mass) == 2 and binning.edges[0] == 0:  # each value is a bin: none is lost
         return found
     for side, step in (("low", 1), ("high", -1)):
         edges, mass = np.array(binning.edges)[::step] * step, np.array(binning.mass)[::step]

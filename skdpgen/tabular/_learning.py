@@ -376,7 +376,7 @@ def _bounds_of(column, lowest, highest):
     """Bounds of a column, within what its dtype holds and around its spikes, from a range in its steps."""
     smallest, largest = _range_in_steps(column)
     lowest, highest = max(lowest, smallest), min(highest, largest)
-    if lowest >= highest:  # 1 alone is rather one of two values with 0 than with 2
+    if lowest >= highest:  # where 1 alone is seen, 0 is likelier than 2
         lowest, highest = (lowest, lowest + 1) if lowest < largest and lowest != 1 else (highest - 1, highest)
     if column.step is not None:
         lowest, highest = rounded_to((lowest * column.step, highest * column.step), column.step).tolist()

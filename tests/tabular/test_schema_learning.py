@@ -178,7 +178,7 @@ def test_bounds_are_the_octaves_that_hold_values():
         "losses": (-512.0, 0.0),  # zero is near beside -512
         "both": (-3, 1023),
         "zero": (0.0, 1.0),
-        "one": (0, 1),  # 1 alone is rather one of two values with 0 than with 2
+        "one": (0, 1),  # 0 is likelier than 2
         "small": (2.0**-10, 2.0**-9),
     }
 
