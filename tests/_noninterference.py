@@ -144,8 +144,8 @@ def _many_levels():
 
 
 def _groups_of_levels():
-    """A column of learned categories, which are grouped by their first letters."""
-    return _declared().replace(Categorical("job", missing=True, hierarchy=1))
+    """A column of learned categories, which are grouped by their first letters, and within these by three."""
+    return _declared().replace(Categorical("job", missing=True, hierarchy=(1, 3)))
 
 
 def _levels():

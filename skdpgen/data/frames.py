@@ -325,7 +325,7 @@ class FrameRows:
 
     def network_shape(self, n_components):
         """Least numbers of columns and latents of the network; the exact ones depend on what is not learned yet."""
-        single = sum(size < 2 for size in sizes_of_hierarchies(self.schema, self.grouped).values())
+        single = sum(size < 2 for size in sizes_of_hierarchies(self.schema, self.grouped, divided=False).values())
         return 2 * len(self.schema) - single, 2, False
 
     @property
@@ -335,7 +335,7 @@ class FrameRows:
             c.name: size_of_column(c) if isinstance(c, Categorical | Boolean) and c.complete else 2
             for c in self.schema.columns
         }
-        sizes.update(sizes_of_hierarchies(self.schema, self.grouped))
+        sizes.update(sizes_of_hierarchies(self.schema, self.grouped, divided=False))
         classes = int(np.prod([sizes.pop(name) for name in self.targets])) if self.targets else 0
         return sum(sizes.values()), classes
 

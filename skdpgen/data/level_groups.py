@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from ..mechanisms import joint_histogram, split_histogram
 from ..tabular import Categorical, TableEncoder
 from ..tabular._frames import column_levels
-from ..tabular._level_groups import LevelGroups, declared_groups
+from ..tabular._level_groups import LevelGroups, declared_groups, divided_groups, has_subgroups
 
 __all__ = [
     "MOST_GROUPS",
@@ -208,10 +208,11 @@ class LevelProfiles:
         noise_sd : float
             Standard deviation of the noise on a count of weight 1.
         most : int
-            Most groups of a column, beside those of "other" and of missing values.
+            Most groups of a column, beside those of "other" and of missing values. Declared groups without groups in
+            them may be more.
         room : dict of column name -> int, default=None
             The same for single columns, in which the largest levels are alone in half of the groups. Of declared
-            groups, which are kept otherwise, the smallest ones beyond it are joined.
+            groups, the smallest ones beyond it are joined.
 
         Returns
         -------
@@ -223,7 +224,8 @@ class LevelProfiles:
         for i, name in enumerate(self.columns):
             column, n = self.encoder.schema_[name], self.blocks[name].size
             if column.hierarchy is not None:
-                found[name] = _of_hierarchy(column, posterior_sizes(tables[i], sds[i]), (room or {}).get(name))
+                sizes = posterior_sizes(tables[i], sds[i])
+                found[name] = _of_hierarchy(column, sizes, most, (room or {}).get(name))
                 continue
             profiles = [
                 (table.reshape(n, -1), sd)
@@ -276,16 +278,21 @@ def _with_sizes(group, sizes):
     return LevelGroups(tuple(group.tolist()), tuple(mass.tolist()))
 
 
-def _of_hierarchy(column, sizes, most=None):
-    """Declared groups of the levels of a column; of more than `most`, the smallest by released sizes are joined."""
+def _of_hierarchy(column, sizes, most, room=None):
+    """Declared groups of the levels of a column: divided up to `most` of them where they have groups.
+
+    Of more than `room`, the smallest by released sizes are joined.
+    """
     group, n_categories = np.array(declared_groups(column)), len(column.categories)
+    if has_subgroups(column):
+        group = np.array(divided_groups(column, sizes, most if room is None else min(most, room)))
     n_groups = len(np.unique(group[:n_categories]))
-    if most is not None and n_groups > most:
+    if room is not None and n_groups > room:
         totals = np.bincount(group[:n_categories], sizes[:n_categories])
         rank = np.empty(n_groups, dtype=np.int64)
         rank[np.argsort(-totals, kind="stable")] = np.arange(n_groups)
-        group[:n_categories] = np.minimum(rank[group[:n_categories]], most - 1)
-        group[n_categories:] += most - n_groups
+        group[:n_categories] = np.minimum(rank[group[:n_categories]], room - 1)
+        group[n_categories:] += room - n_groups
     return _with_sizes(group, sizes)
 
 

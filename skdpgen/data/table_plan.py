@@ -10,7 +10,7 @@ from ..exceptions import InvalidInputError
 from ..mechanisms import residual_plan
 from ..mechanisms._residual_plan import bytes_of_plan
 from ..tabular import Boolean, Categorical
-from ..tabular._level_groups import declared_groups
+from ..tabular._level_groups import declared_groups, has_subgroups
 from ..utils.validation import physical_memory
 from .level_groups import MOST_GROUPS, bytes_of_profiles, grouped_columns
 
@@ -281,7 +281,18 @@ def size_of_column(column):
     return len(column.values) + column.missing
 
 
-def sizes_of_hierarchies(schema, columns):
-    """Numbers of groups of the columns of declared categories and groups, those of "other" and missing values too."""
-    found = (schema[name] for name in columns)
-    return {c.name: max(declared_groups(c)) + 1 for c in found if c.hierarchy is not None and c.complete}
+def sizes_of_hierarchies(schema, columns, divided=True):
+    """Numbers of groups of the columns of declared categories and groups, those of "other" and missing values too.
+
+    Of columns whose groups have groups: the most that a fit may form, or those of the coarsest groups.
+    """
+    sizes = {}
+    for column in (schema[name] for name in columns):
+        if column.hierarchy is None or not column.complete:
+            continue
+        coarsest = sizes[column.name] = max(declared_groups(column)) + 1
+        if divided and has_subgroups(column):
+            n_alone = (column.other is not None) + column.missing
+            most = min(max(coarsest - n_alone, MOST_GROUPS), len(column.categories))
+            sizes[column.name] = most + n_alone
+    return sizes

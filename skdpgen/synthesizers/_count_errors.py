@@ -31,7 +31,7 @@ from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._binning import fine_grid
 from ..tabular._learned_bins import enough_rows
-from ..tabular._level_groups import LevelGroups, declared_groups
+from ..tabular._level_groups import LevelGroups, declared_groups, divided_groups, has_subgroups
 
 __all__ = [
     "RESPENT",
@@ -439,7 +439,10 @@ class PlannedTable:
         for name in grouped_columns(self.schema, self.targets):
             n = size_of_column(schema[name])
             if schema[name].hierarchy is not None:
-                groups[name] = LevelGroups(tuple(declared_groups(schema[name])), (1 / n,) * n)
+                declared = declared_groups(schema[name])
+                if has_subgroups(schema[name]):
+                    declared = divided_groups(schema[name], np.ones(n), groups_above_noise(visible))
+                groups[name] = LevelGroups(tuple(declared), (1 / n,) * n)
                 continue
             at = np.arange(n) * min(groups_above_noise(visible), n) // n
             groups[name] = LevelGroups(tuple(at.tolist()), (1 / n,) * n)

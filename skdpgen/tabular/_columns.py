@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 from collections import Counter
@@ -374,12 +375,15 @@ class Categorical:
     ordered : bool, default=False
         Whether the order of `categories` has a meaning: decoded columns are then ordered categoricals. Needs declared
         categories and excludes `other`, which has no place in the order.
-    hierarchy : mapping of str to sequence of categories, or int, default=None
+    hierarchy : mapping of str to sequence of categories or to mapping, int, or sequence of int, default=None
         Public groups of categories, by which fits model the column. A mapping gives each group name its categories;
         each category is in exactly one group, and if `categories` is None, the groups declare the categories too. A
         number of characters puts categories with the same first characters into one group; this also applies to learned
-        categories. None: a fit forms groups for a column of many categories, within its budget. The attribute is a
-        tuple of pairs, or the number.
+        categories. Groups may have groups: in place of categories, a group name may have a mapping, and a tuple of
+        increasing numbers, such as ``(1, 3)``, gives the characters of each level. The fit then divides a group into
+        its groups, and these into categories, where released counts show enough rows. None: a fit forms groups for a
+        column of many categories, within its budget. The attribute is a tuple of pairs, the number, or the tuple of
+        numbers.
 
     Raises
     ------
@@ -406,8 +410,8 @@ class Categorical:
     def __post_init__(self):
         _check_common(self)
         object.__setattr__(self, "hierarchy", self._checked_hierarchy())
-        if self.categories is None and isinstance(self.hierarchy, tuple):
-            object.__setattr__(self, "categories", tuple(c for _, members in self.hierarchy for c in members))
+        if self.categories is None and has_named_groups(self.hierarchy):
+            object.__setattr__(self, "categories", tuple(value for _, value in paths_of_members(self.hierarchy)))
         self._check_order()
         if self.categories is not None:
             object.__setattr__(self, "categories", self._checked_categories())
@@ -463,41 +467,57 @@ class Categorical:
         given = plain_value(self.hierarchy)
         if given is None:
             return None
-        if isinstance(given, int) and not isinstance(given, bool):
-            if given < 1:
-                _fail(self, f"hierarchy must be at least 1 character of a category; got {given}")
-            return given
+        lengths = [plain_value(x) for x in given] if isinstance(given, list | tuple | np.ndarray) else [given]
+        if lengths and all(isinstance(x, int) and not isinstance(x, bool) for x in lengths):
+            return self._checked_lengths(lengths)
         if not isinstance(given, Mapping | tuple):
             _fail(
                 self,
                 "hierarchy must map the names of groups to their categories, or be a number of first characters; got "
                 f"{type(given).__name__}",
             )
+        return self._checked_groups(given)
+
+    def _checked_lengths(self, lengths):
+        """Number of first characters that the codes of a group share, or a tuple of them where groups have groups."""
+        if lengths[0] < 1:
+            _fail(self, f"hierarchy must be at least 1 character of a category; got {lengths[0]}")
+        if any(one >= other for one, other in itertools.pairwise(lengths)):
+            _fail(self, f"hierarchy: numbers of first characters must increase; got {tuple(lengths)}")
+        return tuple(lengths) if len(lengths) > 1 else lengths[0]
+
+    def _checked_groups(self, given, within=""):
+        """Pairs of the name of a group and its members: categories, or such pairs."""
         pairs = tuple(given.items()) if isinstance(given, Mapping) else given
         if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-            _fail(self, "hierarchy must map the name of one group at least to its categories")
+            _fail(self, f"hierarchy{within} must map the name of one group at least to its categories")
+        checked = []
         for name, members in pairs:
             if not isinstance(name, str):
                 _fail(self, f"hierarchy: the name of a group must be text; got {name!r}")
             # a set has another order in every process, and an iterator is empty after one look
-            if not isinstance(members, list | tuple | np.ndarray | pd.Index | pd.Series) or not len(members):
+            if not isinstance(members, Mapping | list | tuple | np.ndarray | pd.Index | pd.Series) or not len(members):
                 _fail(self, f"hierarchy: the group {name!r} must be a sequence of categories; got {members!r}")
-        if len({name for name, _ in pairs}) < len(pairs):
-            _fail(self, f"hierarchy: two groups are named {_first_twice([name for name, _ in pairs])!r}")
-        return tuple((name, tuple(map(plain_value, members))) for name, members in pairs)
+            if isinstance(members, Mapping) or isinstance(next(iter(members)), tuple):
+                checked.append((name, self._checked_groups(members, f": the group {name!r}")))
+            else:
+                checked.append((name, tuple(map(plain_value, members))))
+        if len({name for name, _ in checked}) < len(checked):
+            _fail(self, f"hierarchy: two groups are named {_first_twice([name for name, _ in checked])!r}")
+        return tuple(checked)
 
     def _check_members(self):
         """Whether every category is in exactly one group that is given by name."""
-        if not isinstance(self.hierarchy, tuple):
+        if not has_named_groups(self.hierarchy):
             return
         group, known = {}, set(self.categories)
-        for name, members in self.hierarchy:
-            for value in members:
-                if family(value) is None or value not in known:
-                    _fail(self, f"hierarchy: {value!r} of the group {name!r} is not one of the categories")
-                if value in group:
-                    _fail(self, f"hierarchy: {value!r} is in the groups {group[value]!r} and {name!r}")
-                group[value] = name
+        for path, value in paths_of_members(self.hierarchy):
+            name = path[-1]
+            if family(value) is None or value not in known:
+                _fail(self, f"hierarchy: {value!r} of the group {name!r} is not one of the categories")
+            if value in group:
+                _fail(self, f"hierarchy: {value!r} is in the groups {group[value]!r} and {name!r}")
+            group[value] = name
         if absent := [value for value in self.categories if value not in group]:
             _fail(self, f"hierarchy: no group has {', '.join(map(repr, absent[:5]))}{', ...' * (len(absent) > 5)}")
 
@@ -701,6 +721,20 @@ class Identifier:
         return texts.astype(object).astype(dtype)
 
 
+def has_named_groups(hierarchy) -> bool:
+    """Whether a checked `hierarchy` gives its groups by name."""
+    return isinstance(hierarchy, tuple) and isinstance(hierarchy[0], tuple)
+
+
+def paths_of_members(groups, path=()):
+    """Yield each category of named groups, after the names of its groups from the coarsest to the finest."""
+    for name, members in groups:
+        if isinstance(members[0], tuple):
+            yield from paths_of_members(members, (*path, name))
+        else:
+            yield from (((*path, name), value) for value in members)
+
+
 KINDS = {
     "numeric": Numeric,
     "categorical": Categorical,
@@ -718,10 +752,17 @@ def column_to_dict(column) -> dict:
     for name in ("ordered", "within_unit"):
         if not fields.get(name, True):
             del fields[name]
-    if isinstance(groups := fields.get("hierarchy"), tuple):
-        fields["hierarchy"] = {group: list(members) for group, members in groups}
+    if has_named_groups(groups := fields.get("hierarchy")):
+        fields["hierarchy"] = _groups_to_dict(groups)
     fields = {key: list(value) if isinstance(value, tuple) else value for key, value in fields.items()}
     return {"name": column.name, "kind": kind, **fields}
+
+
+def _groups_to_dict(groups):
+    """Named groups as a JSON object, in which a group of groups is an object too."""
+    return {
+        name: _groups_to_dict(members) if isinstance(members[0], tuple) else list(members) for name, members in groups
+    }
 
 
 def column_from_dict(entry) -> Numeric | Categorical | Boolean | Datetime | Identifier:

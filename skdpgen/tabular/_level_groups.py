@@ -9,21 +9,88 @@ from numbers import Real
 import numpy as np
 
 from ._binning import draw_in_runs
+from ._columns import has_named_groups, paths_of_members
 
-__all__ = ["LevelGroups", "declared_groups"]
+__all__ = ["LevelGroups", "declared_groups", "declared_paths", "divided_groups", "has_subgroups"]
+
+# Least rows of a part of a group over the rows of an average group, and their factor as long as groups are too many. 1
+# leaves fewer groups than the noise allows: of 800 codes in two levels, 40,000 rows at epsilon 1, a mean distance of
+# tables of the code with another column of .150; 1/2 .126; 1/4 .125.
+_LEAST_PART, _COARSER = 0.5, 1.2
+
+
+def has_subgroups(column) -> bool:
+    """Whether the groups of a column with a `hierarchy` have groups."""
+    if not has_named_groups(column.hierarchy):
+        return isinstance(column.hierarchy, tuple)
+    return any(len(path) > 1 for path, _ in paths_of_members(column.hierarchy))
+
+
+def declared_paths(column) -> list:
+    """Return the declared groups of each category of a complete column with a `hierarchy`, the coarsest one first.
+
+    With a number of characters, categories that are not text count as they are written: of learned ones, only released
+    names decide.
+    """
+    if has_named_groups(column.hierarchy):
+        of = {value: path for path, value in paths_of_members(column.hierarchy)}
+        return [of[value] for value in column.categories]
+    lengths = column.hierarchy if isinstance(column.hierarchy, tuple) else (column.hierarchy,)
+    return [tuple(str(value)[:length] for length in lengths) for value in column.categories]
 
 
 def declared_groups(column) -> list:
-    """Return the group of each level of a complete column with a `hierarchy`, numbered by their first levels.
+    """Return the coarsest group of each level of a complete column with a `hierarchy`, numbered by their first levels.
 
-    "Other" and missing values are groups by themselves. With a number of characters, categories that are not text count
-    as they are written: of learned ones, only released names decide.
+    "Other" and missing values are groups by themselves.
     """
-    if isinstance(column.hierarchy, int):
-        names = [str(value)[: column.hierarchy] for value in column.categories]
-    else:
-        of = {value: name for name, members in column.hierarchy for value in members}
-        names = [of[value] for value in column.categories]
+    return _numbered(column, [path[0] for path in declared_paths(column)])
+
+
+def divided_groups(column, sizes, most) -> list:
+    """Return the groups of the levels of a complete column whose groups have groups, where released counts divide them.
+
+    A group is divided into those of its groups, or of its categories, that have enough rows; the other ones stay
+    together. Enough is 1 / (2 `most`) of all rows, or more where that gives more than `most` groups. The coarsest
+    groups are kept, also where they are more.
+
+    Parameters
+    ----------
+    column : Categorical
+    sizes : array of shape (n_levels,)
+        Released numbers of rows.
+    most : int
+    """
+    paths = [(*path, (value,)) for path, value in zip(declared_paths(column), column.categories)]
+    sizes = np.asarray(sizes, dtype=np.float64)[: len(paths)]
+    coarsest = {}
+    for k, path in enumerate(paths):
+        coarsest.setdefault(path[0], []).append(k)
+    least = _LEAST_PART * max(sizes.sum(), 1e-12) / most
+    while True:
+        groups = [group for members in coarsest.values() for group in _divided(members, 1, paths, sizes, least)]
+        if len(groups) <= max(most, len(coarsest)):
+            break
+        least *= _COARSER
+    name = {k: i for i, group in enumerate(groups) for k in group}
+    return _numbered(column, [name[k] for k in range(len(paths))])
+
+
+def _divided(members, depth, paths, sizes, least):
+    """Lists of categories into which a group is divided; its categories have common names up to `depth`."""
+    parts = {}
+    for k in members:
+        parts.setdefault(paths[k][depth] if depth < len(paths[k]) else k, []).append(k)
+    large = [part for part in parts.values() if sizes[part].sum() >= least]
+    if len(members) == 1 or not large:
+        return [members]
+    rest = [k for part in parts.values() if sizes[part].sum() < least for k in part]
+    divided = [group for part in large for group in _divided(part, depth + 1, paths, sizes, least)]
+    return [*divided, *([rest] if rest else [])]
+
+
+def _numbered(column, names):
+    """Numbers of named groups by their first levels; "other" and missing values are groups by themselves."""
     number = {name: k for k, name in enumerate(dict.fromkeys(names))}
     n_alone = (column.other is not None) + column.missing
     return [*map(number.get, names), *range(len(number), len(number) + n_alone)]

@@ -19,11 +19,17 @@ from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.metrics import two_way_tvd
 from skdpgen.tabular import Binning, Boolean, Categorical, Numeric, TableEncoder
+from skdpgen.tabular._level_groups import declared_groups, divided_groups
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.watching import replay_releases
 
 N_CHAPTERS, N_CODES = 20, 400
 CODES = tuple(f"{chr(65 + k % N_CHAPTERS)}{k // N_CHAPTERS:02d}" for k in range(N_CODES))
+# two levels: letters, and the first digit within each
+NESTED = {
+    letter: {f"{letter}{d}": [c for c in CODES if c[:2] == f"{letter}{d}"] for d in "01"}
+    for letter in sorted({c[0] for c in CODES})
+}
 CHAPTERS = {f"chapter {letter}": [c for c in CODES if c[0] == letter] for letter in sorted({c[0] for c in CODES})}
 # one column of declared groups, one that is grouped by profiles, and others
 SCHEMA = Schema(
@@ -105,6 +111,18 @@ def _n_learned(synth, name):
         ({"hierarchy": {"x": ["a"]}}, "no group has 'b'"),
         ({"hierarchy": {"x": ["a", "a"]}, "categories": None}, "'a' stands twice"),
         ({"hierarchy": {"x": ["a", 1]}, "categories": None}, "mixed types"),
+        ({"hierarchy": (0, 2)}, "at least 1 character"),
+        ({"hierarchy": (2, 2)}, r"must increase; got \(2, 2\)"),
+        ({"hierarchy": [3, 1]}, r"must increase; got \(3, 1\)"),
+        ({"hierarchy": (1, True)}, "one group at least"),
+        ({"hierarchy": [1, 2.5]}, "got list"),
+        ({"hierarchy": {"x": {"y": ["a"]}, "z": {}}}, "'z' must be a sequence"),
+        ({"hierarchy": {"x": {"y": "a", "z": ["b"]}}}, "'y' must be a sequence"),
+        ({"hierarchy": {"x": {"y": ["a"], "z": ["a", "b"]}}}, "'a' is in the groups 'y' and 'z'"),
+        ({"hierarchy": {"x": {"y": ["a"]}}}, "no group has 'b'"),
+        ({"hierarchy": {"x": {1: ["a"], "z": ["b"]}}}, "name of a group must be text; got 1"),
+        ({"hierarchy": {"x": {"y": ["a", "c"]}, "z": ["b"]}}, "'c' of the group 'y' is not one of the categories"),
+        ({"hierarchy": {"x": {"a": 1, "b": 2}}}, "'a' must be a sequence"),
     ],
 )
 def test_what_contradicts_itself_is_refused_with_its_reason(facts, message):
@@ -134,6 +152,95 @@ def test_groups_declare_categories_and_a_schema_keeps_them(tmp_path):
         text = '{"columns": [{"name": "c", "kind": "categorical", "categories": ["a"], "hierarchy": BAD}]}'
         with pytest.raises(SchemaError, match="'c': hierarchy"):
             Schema.from_json(text.replace("BAD", bad))
+
+
+def test_groups_of_groups_declare_categories_and_a_schema_keeps_them(tmp_path):
+    nested = Categorical("code", hierarchy=NESTED, missing=True)
+    assert nested.categories == tuple(c for parts in NESTED.values() for codes in parts.values() for c in codes)
+    uneven = Categorical("ward", hierarchy={"a": {"b": {"c": ["x"], "d": ["y"]}}, "e": ["z"]})
+    schema = Schema([nested, uneven, Categorical("town", hierarchy=np.array([2, 4]))])
+    schema.save(tmp_path / "schema.json")
+    for again in (Schema.load(tmp_path / "schema.json"), Schema.from_dict(json.loads(json.dumps(schema.to_dict())))):
+        assert again == schema
+        assert hash(again) == hash(schema)
+    assert schema.to_dict()["columns"][0]["hierarchy"] == NESTED
+    assert schema.to_dict()["columns"][2]["hierarchy"] == [2, 4]
+    assert Categorical("c", ("a", "b"), hierarchy=(1,)) == Categorical("c", ("a", "b"), hierarchy=1)
+
+
+# ---- groups of groups ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("hierarchy", [NESTED, (1, 2)])
+def test_a_group_is_divided_where_it_has_rows(hierarchy):
+    column = Categorical("code", CODES, other="another", missing=True, hierarchy=hierarchy)
+    sizes = np.ones(N_CODES + 2)
+    many, some = CODES.index("B13"), [CODES.index(c) for c in CODES if c[:2] == "C0"]
+    sizes[many], sizes[some] = 1_000, 100
+    groups = divided_groups(column, sizes, 30)
+    members = [{c for c, k in zip(CODES, groups) if k == at} for at in range(max(groups) - 1)]
+    assert {"B13"} in members  # a category that has many rows
+    assert {c for c in CODES if c[0] == "B"} - {"B13"} not in members  # its group is divided at each level
+    assert {c for c in CODES if c[:2] == "B1"} - {"B13"} in members
+    assert {c for c in CODES if c[:2] == "B0"} in members
+    assert {c for c in CODES if c[:2] == "C1"} in members
+    assert {c for c in CODES if c[0] == "D"} in members
+    assert groups[-2:] == [max(groups) - 1, max(groups)]  # "other" and missing values
+
+
+@pytest.mark.parametrize("most", [1, 8, 21, 30, 64, 128, 1_000])
+@pytest.mark.parametrize("seed", range(3))
+def test_divided_groups_are_within_the_coarsest_and_not_too_many(seed, most):
+    column = Categorical("code", CODES, missing=True, hierarchy=NESTED)
+    sizes = np.random.default_rng(seed).lognormal(0.0, 1.0, N_CODES + 1)
+    groups, coarsest = np.array(divided_groups(column, sizes, most)), np.array(declared_groups(column))
+    n_groups = len(np.unique(groups)) - 1
+    assert sorted(set(groups)) == list(range(n_groups + 1))
+    assert n_groups <= max(most, N_CHAPTERS)
+    assert all(len(np.unique(coarsest[groups == k])) == 1 for k in range(n_groups + 1))
+    if most <= N_CHAPTERS:
+        np.testing.assert_array_equal(groups, coarsest)
+    else:
+        assert n_groups > 0.6 * min(most, N_CODES)
+    # no rows at all, and rows of one category alone
+    assert divided_groups(column, 0 * sizes, most) == coarsest.tolist()
+    alone = np.eye(N_CODES + 1)[5]
+    assert len(set(divided_groups(column, alone, most))) <= N_CHAPTERS + 3
+
+
+@pytest.mark.parametrize(("hierarchy", "learned"), [(NESTED, False), ((1, 2), False), ((1, 2), True)])
+def test_a_fit_divides_groups_by_released_counts(hierarchy, learned, tmp_path):
+    frame = _rows(8_000).drop(columns="town")
+    column = Categorical("code", None if learned else CODES, missing=learned, hierarchy=hierarchy)
+    schema = Schema([column, Numeric("age", (0, 99), integer=True), Boolean("sick")])
+    synth, watch = _fit(frame, 4.0, schema, target="sick")
+    members = _members(synth)
+    known = [group for group in members if None not in group and not group & {"other", "another"}]
+    letters = {next(iter(group))[0] for group in known}
+    assert all(len({code[0] for code in group}) == 1 for group in known)
+    assert len(letters) < len(known) <= 128
+    assert any(len(group) == 1 for group in known)
+    if not learned:
+        # the plan is that of groups without groups, and the release of the categories is all of `levels`
+        plain = MomentSynthesizer(4.0, schema=schema.declare("code", hierarchy=1), target="sick").plan(frame)
+        assert synth.plan(frame).noise_multipliers == plain.noise_multipliers
+        noise = plain.noise_multipliers["levels"]
+        query = next(q for q in watch.queries if q.noise_multiplier == noise).bounded_sum
+        assert query.value.size == N_CODES
+    synth.save(tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    assert again.model_.codec.encoder.schema_ == synth.model_.codec.encoder.schema_
+    codes = list(again.model_.codec.encoder.schema_["code"].categories[:2])
+    assert set(again.sample(60, given={"code": codes})["code"]) == set(codes)
+    assert again.sample(500)["code"].dropna().isin([*CODES, "other"]).all()
+
+
+def test_errors_before_a_fit_are_those_of_divided_groups():
+    frame, stated = _rows(8_000).drop(columns="town"), {}
+    for name, hierarchy in {"nested": NESTED, "letters": 1}.items():
+        schema = SCHEMA.select(["code", "age", "sick"]).declare("code", hierarchy=hierarchy)
+        plan = MomentSynthesizer(4.0, schema=schema, target="sick").plan(frame)
+        stated[name] = next(kind for kind in plan.table.counts(plan, 8_000) if kind.kind == "declared category")
+    assert stated["nested"].one_way_error == stated["letters"].one_way_error  # of a category, which both count
+    assert stated["nested"].two_way_error != stated["letters"].two_way_error  # of a group
 
 
 # ---- what is released ------------------------------------------------------------------------------------------------
@@ -226,14 +333,15 @@ def test_learned_categories_are_grouped_by_their_released_names(relation):
 
 
 @pytest.mark.parametrize("values", [[111, 112, 236, 237], [1.5, 2.5, 10.0, 11.5], ["111", "112", "236", "2"]])
-def test_no_learned_value_can_stop_a_fit_after_the_charge(values):
+@pytest.mark.parametrize("hierarchy", [2, (1, 2)])
+def test_no_learned_value_can_stop_a_fit_after_the_charge(values, hierarchy):
     frame = pd.DataFrame({"code": pd.Series(values * 500, dtype=object), "sick": [True, False] * 1000})
-    synth, _ = _fit(frame, 30.0, Schema([Categorical("code", hierarchy=2)]), n_iter=2)
+    synth, _ = _fit(frame, 30.0, Schema([Categorical("code", hierarchy=hierarchy)]), n_iter=2)
     kept = synth.model_.codec.encoder.schema_["code"].categories
     assert len(kept) == 4
     labels = [{str(value)[:2] for value in group} for group in _members(synth)[:-1]]
     assert all(len(found) == 1 for found in labels)
-    nothing, _ = _fit(frame.head(3), 0.1, Schema([Categorical("code", hierarchy=2)]), n_iter=2)
+    nothing, _ = _fit(frame.head(3), 0.1, Schema([Categorical("code", hierarchy=hierarchy)]), n_iter=2)
     assert set(nothing.sample(5)["code"].dropna()) <= {*kept, "other", -1}
 
 
@@ -312,7 +420,7 @@ def test_declared_groups_carry_what_codes_have_in_common():
     assert distances[0] < 0.5 * distances[1]
 
 
-@pytest.mark.parametrize("members", [iter("ab"), {"a", "b"}, {"a": 1, "b": 2}, "ab", []])
+@pytest.mark.parametrize("members", [iter("ab"), {"a", "b"}, {}, "ab", []])
 def test_a_group_is_a_sequence_whose_order_is_known(members):
     with pytest.raises(SchemaError, match="the group 'x' must be a sequence of categories"):
         Categorical("c", hierarchy={"x": members, "y": ["c"]})
