@@ -34,6 +34,8 @@ _DENSE, _BESIDE = 5.0, 3
 _LEAST = 1e-7
 # Share of the rows in one cell and the two beside it, from which a column counts as one value.
 _NEARLY_ALL = 0.95
+# Bounds that exclude no number: float32 has none beyond 3.4e38.
+_ANY_NUMBER = 1e38
 # Share of missing values from which a column is said to have no others.
 _MISSING = 0.99
 
@@ -259,6 +261,8 @@ def _line(column):
 
 
 def _interval(ends):
+    if all(not isinstance(end, str) and abs(end) > _ANY_NUMBER for end in ends):
+        return "any number"  # a ratio, for example, whose denominator may be next to 0
     return " to ".join(map(_short, ends))
 
 

@@ -41,7 +41,12 @@ _COMPARE = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
-_ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+_ARITHMETIC = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}  # fmt: skip
+# Exponents that may stand behind **.
+_EXPONENTS = (2, 3, 4)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 # Values of weekday(...), in the order of pandas. English names, whatever the locale is: a model file says the same
 # everywhere.
@@ -109,9 +114,10 @@ class RowConstraint(_Text):
     Parameters
     ----------
     text : str
-        Columns by name (in backticks where a name is not an identifier), numbers, text in quotes, ``+ - * /``,
-        comparisons (also chained), ``in`` and ``not in`` a list, ``and``, ``or``, ``not``. Dates are compared with
-        text, as in ``"born < '2020-01-01'"``. Numbers beside dates are days, as in ``"left - came <= 30"``.
+        Columns by name (in backticks where a name is not an identifier), numbers, text in quotes, ``+ - * /``, ``** 2``
+        to ``** 4``, comparisons (also chained), ``in`` and ``not in`` a list, ``and``, ``or``, ``not``. Dates are
+        compared with text, as in ``"born < '2020-01-01'"``. Numbers beside dates are days, as in ``"left - came <=
+        30"``.
         ``weekday(came)`` is the English name of the day of the week of a date, as in ``"weekday(came) != 'Sunday'"``,
         and ``hour(came)`` the hour from 0 to 23.
     names : sequence
@@ -128,7 +134,7 @@ class RowConstraint(_Text):
         self._check(self._tree)
 
     @classmethod
-    def _within(cls, whole, tree):
+    def within(cls, whole, tree):
         """The condition that is a part of a longer text."""
         self = cls.__new__(cls)
         self.text, self._names, self._quoted, self._tree = whole.text, whole._names, whole._quoted, tree
@@ -150,6 +156,8 @@ class RowConstraint(_Text):
                 raise ValueError(f"the constraint {self.text!r}: values must be numbers, text, True or False")
             if isinstance(part, ast.Constant) and _beyond_floats(part.value):
                 raise ValueError(f"the constraint {self.text!r}: numbers must be finite, and no larger than floats")
+            if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Pow) and not _is_exponent(part.right):
+                raise ValueError(f"the constraint {self.text!r}: an exponent must be 2, 3 or 4, as in `height ** 2`")
             if isinstance(part, ast.BinOp) and (_is_call(part.left) or _is_call(part.right)):
                 raise ValueError(f"the constraint {self.text!r}: weekday() and hour() take no part in sums")
             if isinstance(part, ast.Compare):
@@ -393,6 +401,10 @@ def _may_be_truth(column):
     if isinstance(column, Numeric):
         return column.integer and (not column.complete or (column.bounds[0] >= 0 and column.bounds[1] <= 1))
     return not isinstance(column, Datetime)
+
+
+def _is_exponent(node):
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value in _EXPONENTS
 
 
 def _is_call(node, name=None):
@@ -659,7 +671,7 @@ class Conditional(_Text):
         node = self._tree
         if node.orelse or len(node.body) != 1 or not isinstance(node.body[0], ast.Expr):
             raise ValueError(f"the constraint {text!r} must be: if CONDITION: COLUMN == VALUE")
-        self.condition = RowConstraint._within(self, node.test)
+        self.condition = RowConstraint.within(self, node.test)
         then = node.body[0].value
         parts = then.values if isinstance(then, ast.BoolOp) and isinstance(then.op, ast.And) else [then]
         self.values = dict(map(self._assigned, parts))

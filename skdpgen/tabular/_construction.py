@@ -50,6 +50,8 @@ _MOST_INTEGER = 2**53
 _MOST_REPEATING = 10_000
 # Rows in which conditions that rows are drawn again for are tried.
 _TRIAL_ROWS = 20_000
+# Share of such rows below which two equalities contradict each other, and the bound of numbers without declared ones.
+_LEAST_SATISFIED, _TRIAL_BOUND = 1e-3, 100.0
 _VIOLATED = 'rows violate the constraint {text!r}, and on_invalid="raise" refuses them: correct the rows, or {other}'
 # Comparisons, and what each is from the other side.
 _TURNED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq}
@@ -365,16 +367,39 @@ def check_equalities(construction):
                 continue
             names = set(constraint.columns_in(part))
             made = [s for s in construction.steps if isinstance(s, Computed) and {s.column, *s.weights} == names]
+            if any(_is_violated_by(step, RowConstraint.within(constraint, part), schema) for step in made):
+                raise SchemaError(
+                    f"hardly any row that {made[0].text!r} constructs satisfies the constraint {text!r} too: leave one "
+                    "of them out; nothing was charged"
+                )
             beside = constraint.columns_beside_functions(part)  # dates have few days of the week
             if not made and any(_hardly_repeats(schema[name]) for name in beside):
                 raise SchemaError(
                     f"the constraint {text!r} is an equality of numbers that cannot be constructed, and rows that are "
                     "drawn at random do not satisfy it. Constructed is one column on one side and on the other a sum "
-                    "of columns times numbers, as in 'total == a + b', or a product of different columns, as in "
-                    "'area == width * height', for columns that are no target and in no other "
-                    "such constraint (one that is constant within a unit, from others that are). Write it so; or leave "
-                    "it out, and compute the column after sampling; nothing was charged"
+                    "of columns times numbers, as in 'total == a + b', or a product or ratio of columns, as in "
+                    "'area == width * height' or 'rate == cases / people', for columns that are no target and in no "
+                    "other such constraint (one that is constant within a unit, from others that are). Write it so; or "
+                    "leave it out, and compute the column after sampling; nothing was charged"
                 )
+
+
+def _is_violated_by(step, condition, schema):
+    """Whether hardly any row in which a column is computed satisfies a condition on the columns of the step.
+
+    Numbers are drawn at random, between declared bounds where there are any. Of dates, nothing is said.
+    """
+    columns = {name: schema[name] for name in (*step.inputs, step.column)}
+    if not all(isinstance(column, Numeric) for column in columns.values()):
+        return False
+    draws, table = np.random.default_rng(0), schema.replace(replace(columns.pop(step.column), bounds=None))
+    columns = {name: c if c.complete else with_bounds(c, 0.0, _TRIAL_BOUND) for name, c in columns.items()}
+    rows = pd.DataFrame(
+        {name: restore(draws.uniform(*numeric_bounds(c), _TRIAL_ROWS), c) for name, c in columns.items()}
+    )
+    step.release(columns, (), table)
+    step.decode(rows, rows, (), columns, draws)
+    return condition.holds(rows).mean() < _LEAST_SATISFIED
 
 
 def _hardly_repeats(column):
@@ -635,18 +660,19 @@ def _add_computed(constraint, left, right, schema, steps, kept):
 
 
 def _add_product(constraint, left, right, schema, steps, kept):
-    """Add the step of ``column == product of columns``; return whether there is one."""
+    """Add the step of ``column == product or ratio of columns``; return whether there is one."""
     for side, tree in ((left, right), (right, left)):
         found = _factors(tree, constraint)
         if not isinstance(side, ast.Name) or found is None:
             continue
-        (name,), (names, factor) = constraint.columns_in(side), found
-        columns = [schema[n] for n in (name, *names)]
+        (name,), (exponents, factor) = constraint.columns_in(side), found
+        exponents = {n: exponent for n, exponent in exponents.items() if exponent}
+        columns = [schema[n] for n in (name, *exponents)]
         numbers = all(isinstance(c, Numeric) and form_of(c.dtype) in (None, "decimal") for c in columns)
-        if not numbers or len(names) < 2 or len({name, *names}) < len(columns) or factor in (0, math.inf, -math.inf):
+        if not numbers or not exponents or name in exponents or factor in (0, math.inf, -math.inf):
             continue
         units = {column.name: unit_of(column) for column in columns}
-        step = Product(constraint.text, name, dict.fromkeys(names, 1.0), factor, units)
+        step = Product(constraint.text, name, exponents, factor, units)
         if _fits(step, steps, kept):
             steps.append(step)
             return True
@@ -654,19 +680,32 @@ def _add_product(constraint, left, right, schema, steps, kept):
 
 
 def _factors(node, constraint):
-    """Columns and the constant of a product, or None."""
+    """Exponents of the columns and the constant of a product or ratio, or None."""
     if isinstance(node, ast.Name):
-        return constraint.columns_in(node), 1.0
+        return {constraint.columns_in(node)[0]: 1}, 1.0
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        part = _factors(node.left, constraint)
+        return part and _raised(part, node.right.value)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        part = _factors(node.operand, constraint)
+        return part and (part[0], -part[1])
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
         parts = _factors(node.left, constraint), _factors(node.right, constraint)
-        if None in parts:
+        if None in parts or (isinstance(node.op, ast.Div) and not parts[1][1]):
             return None
-        (names, factor), (others, other) = parts
-        if isinstance(node.op, ast.Mult):
-            return (*names, *others), factor * other
-        return None if others or not other else (names, factor / other)
+        (exponents, factor), (others, other) = parts
+        sign = 1 if isinstance(node.op, ast.Mult) else -1
+        exponents = {n: exponents.get(n, 0) + sign * others.get(n, 0) for n in (*exponents, *others)}
+        return exponents, factor * other if sign == 1 else factor / other
     known = _linear(node, constraint)
-    return ((), known[1]) if known is not None and not known[0] else None
+    return ({}, known[1]) if known is not None and not known[0] else None
+
+
+def _raised(part, exponent):
+    try:
+        return {name: exponent * own for name, own in part[0].items()}, part[1] ** exponent
+    except OverflowError:
+        return None
 
 
 def _zone(column):
@@ -688,7 +727,7 @@ def _linear(node, constraint):
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         part = _linear(node.operand, constraint)
         return part and _combined(({}, 0.0), part, -1.0)
-    if not isinstance(node, ast.BinOp):
+    if not isinstance(node, ast.BinOp) or isinstance(node.op, ast.Pow):
         return None
     parts = _linear(node.left, constraint), _linear(node.right, constraint)
     if None in parts:

@@ -247,15 +247,16 @@ class Computed(_Step):
     def release(self, columns, seen, table):
         column = table[self.column]
         if not column.complete:
-            ends = self._ends({name: numeric_bounds(columns[name]) for name in self.inputs})
+            ends = self._ends({name: columns[name] for name in self.inputs})
             decimals = self._decimals([columns[name] for name in self.inputs])
             if not column.whole and column.decimals is None and decimals is not None:
                 column = replace(column, decimals=decimals)
             column = with_bounds(column, *np.clip(ends, -_MOST_FLOAT, _MOST_FLOAT).tolist())
         columns[self.column] = column
 
-    def _ends(self, bounds):
-        """Least and largest value of the expression within the bounds of its parts."""
+    def _ends(self, parts):
+        """Least and largest value of the expression within the bounds of its parts, which are columns."""
+        bounds = {name: numeric_bounds(part) for name, part in parts.items()}
         return [
             self._values({name: bounds[name][(w > 0) == upper] for name, w in self.weights.items()})
             for upper in (False, True)
@@ -264,7 +265,7 @@ class Computed(_Step):
     def may_leave_bounds(self, released):
         """Whether the expression has values outside the bounds of its column, from parts within theirs."""
         low, high = numeric_bounds(released[self.column])
-        least, most = self._ends({name: numeric_bounds(released[name]) for name in self.inputs})
+        least, most = self._ends({name: released[name] for name in self.inputs})
         return not low <= least <= most <= high  # NaN of an overflow, too
 
     @staticmethod
@@ -282,7 +283,7 @@ class Computed(_Step):
         with np.errstate(over="ignore", invalid="ignore"):  # the bounds of the column are those of floats
             values = self._values(parts)
         values = values if column.whole else _without_rounding_errors(values)
-        values = np.clip(values, *numeric_bounds(column))
+        values = np.clip(values if column.missing else np.nan_to_num(values), *numeric_bounds(column))
         if self.column in seen:
             values = np.where(frame[self.column].to_numpy(dtype=bool), values, np.nan)
         outer[self.column] = restore(values, column).set_axis(frame.index)
@@ -290,26 +291,55 @@ class Computed(_Step):
 
 @dataclass(frozen=True, eq=False)
 class Product(Computed):
-    """``column == factor * one * other``: as `Computed`, of columns of numbers; `constant` is the factor.
+    """``column == factor * one * other / third**2``: as `Computed`, of columns of numbers; `constant` is the factor.
 
-    `weights` names the columns, each with the weight 1.
+    `weights` names the columns, each with its exponent, a whole number. Where the denominator is 0 there is no value:
+    such a row has a missing one, or is drawn again.
     """
 
     def _values(self, parts):
-        total = np.float64(self.constant)
-        with np.errstate(over="ignore"):
-            for name, part in parts.items():  # zero times infinity is no number
-                total = np.clip(total * self.units[name] * part, -_MOST_FLOAT, _MOST_FLOAT)
-        return total / self.units[self.column]
+        above, below = np.float64(self.constant), np.float64(1.0)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            for name, part in parts.items():
+                for _ in range(abs(self.weights[name])):  # zero times infinity is no number
+                    if self.weights[name] > 0:
+                        above = np.clip(above * self.units[name] * part, -_MOST_FLOAT, _MOST_FLOAT)
+                    else:
+                        below = np.clip(below * self.units[name] * part, -_MOST_FLOAT, _MOST_FLOAT)
+            values = above / self.units[self.column] / below
+            return np.where(below == 0, np.nan, np.clip(values, -_MOST_FLOAT, _MOST_FLOAT))
 
-    def _ends(self, bounds):
-        corners = itertools.product(*(bounds[name] for name in self.inputs))
-        values = [float(self._values(dict(zip(self.inputs, corner)))) for corner in corners]
-        return [min(values), max(values)]
+    def violated(self, outer, table):
+        parts = {name: numeric_values(outer[name], table[name]) for name in self.inputs}
+        present = ~np.isnan(numeric_values(outer[self.column], replace(table[self.column], bounds=None)))
+        undefined = np.isnan(self._values(parts)) & ~np.any([np.isnan(part) for part in parts.values()], axis=0)
+        return super().violated(outer, table) | (present & undefined)
+
+    def _ends(self, parts):
+        ends = {}
+        for name, part in parts.items():
+            low, high = numeric_bounds(part)
+            found = {low, high}
+            if low <= 0 <= high and self.weights[name] > 0:
+                found.add(0.0)  # of an even power, the least value is there
+            elif low <= 0 <= high:
+                if not part.whole:
+                    return [-math.inf, math.inf]
+                found = {end for end in (low, max(low, -1.0), min(high, 1.0), high) if end}
+            ends[name] = sorted(found)
+        values = [float(self._values(dict(zip(self.inputs, end)))) for end in itertools.product(*ends.values())]
+        return [min(values), max(values)] if values else [-math.inf, math.inf]
+
+    def may_leave_bounds(self, released):
+        below = (numeric_bounds(released[name]) for name, exponent in self.weights.items() if exponent < 0)
+        return any(low <= 0 <= high for low, high in below) or super().may_leave_bounds(released)
 
     def _decimals(self, parts):
         decimals = [0 if part.integer else part.decimals for part in parts]
-        return None if None in decimals or self.constant % 1 else min(sum(decimals), _MOST_DECIMALS)
+        exponents = self.weights.values()
+        if None in decimals or self.constant % 1 or min(exponents) < 0:
+            return None
+        return min(sum(own * exponent for own, exponent in zip(decimals, exponents)), _MOST_DECIMALS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -618,8 +648,9 @@ def with_bounds(column, low, high):
         low, high = math.floor(low), math.ceil(high)
     else:
         smallest, largest = max(smallest, -_MOST_FLOAT), min(largest, _MOST_FLOAT)
+    low = min(max(low, smallest), largest)
     step = 1 if column.integer else max(1e-6, 1e-6 * abs(low))
-    low = min(max(low, smallest), largest - step)
+    low = min(low, largest - step)
     return _bounded(column, low, min(max(high, low + step), largest))
 
 
