@@ -740,7 +740,8 @@ def test_a_ratio_of_a_denominator_of_zero_is_missing_or_drawn_again(missing, dty
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "Int64"])
 def test_a_ratio_without_bounds_has_those_of_its_dtype(dtype):
-    schema = Schema([Numeric("low", (-9, 9)), Numeric("high", (-9, 9)), Numeric("total", dtype=dtype, integer="nt" in dtype)])
+    total = Numeric("total", dtype=dtype, integer="nt" in dtype)
+    schema = Schema([Numeric("low", (-9, 9)), Numeric("high", (-9, 9)), total])
     frame = pd.DataFrame({"low": [1.0, 4.0], "high": [1.0, 2.0], "total": pd.array([1, 2], dtype=dtype)})
     construction, seen, complete, released = constructed("total == low / high", frame=frame, schema=schema)
     low, high = released["total"].bounds
