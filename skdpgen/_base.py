@@ -18,6 +18,7 @@ from .accounting._calibration import check_noise_of_steps
 from .accounting._facts import array_columns, declared_facts
 from .accounting._reservation import CalibratedFit, PhaseRecorder
 from .exceptions import PrivacyLeakWarning
+from .utils.callers import caller_level
 from .utils.noise import make_noise_generator
 from .utils.numerics import usual_numerics
 from .utils.validation import (
@@ -241,7 +242,7 @@ class PrivateEstimator(BaseEstimator):
         """Warn where GridSearchCV, cross_validate or the like makes the fit: their scores are exact."""
         if inside_search():
             own = SEPARATE_LEDGERS + _sum_of_search(self) if self.accountant is None else ""
-            warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=5)  # _fit, fit, its context, caller
+            warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=caller_level())
 
     def _resolve_unit(self, groups):
         """Return who the fit protects, by its parameters and by whether it has identifiers: a BoundedUnit, or None."""
@@ -450,7 +451,7 @@ def _warn_of_refit(first, second):
         f"{one['delta'] + other['delta']:.2g} together, and neither card says so: give one accountant= to all fits "
         "of the same rows",
         PrivacyLeakWarning,
-        stacklevel=6,  # itself, _fitting, its context, _fit, fit, its context
+        stacklevel=caller_level(),
     )
 
 

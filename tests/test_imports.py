@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -179,3 +180,25 @@ def test_every_public_name_is_there():
         assert getattr(skdpgen, name) is not None
     with pytest.raises(AttributeError):
         skdpgen.nothing_of_the_kind  # noqa: B018
+
+
+@pytest.mark.parametrize("package", ["", "report", "synthesizers", "tabular"])
+def test_type_checkers_see_every_name_that_is_imported_on_first_use(package):
+    path = ROOT / package / "__init__.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    seen = {
+        alias.asname: ((node.module + ".") if node.module else "") + alias.name
+        for block in tree.body
+        if isinstance(block, ast.If) and getattr(block.test, "id", "") == "TYPE_CHECKING"
+        for node in block.body
+        for alias in node.names
+    }
+    module = importlib.import_module(f"skdpgen.{package}".rstrip("."))
+    assert seen == {
+        **{name: f"{home}.{name}" for name, home in module._HOMES.items()},
+        **{name: name for name in getattr(module, "_FOLDERS", ())},
+    }
+
+
+def test_annotations_are_marked_for_type_checkers():
+    assert (ROOT / "py.typed").exists()  # PEP 561; setup.cfg puts it into the wheel

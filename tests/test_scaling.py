@@ -143,3 +143,22 @@ def test_a_norm_bound_that_the_noise_hides_is_never_far_too_small():
         warnings.simplefilter("ignore", UtilityWarning)
         bounds = [learn_norm_bound(norms, 4.0, 38.0, make_noise_generator(), AR, count=400.0) for _ in range(200)]
     assert min(bounds) >= 1.0
+
+
+def test_noise_in_one_of_many_columns_does_not_widen_its_learned_bounds():
+    # the noise hides most of 100 columns: without the range of all columns together, most such fits have a column
+    # whose bounds are a million times too wide
+    wide = 0
+    X = np.random.default_rng(0).normal(size=(2000, 100))
+    for seed in range(5):
+        with seeded_noise(seed, quiet=True):
+            scaling = learn_scaling(X, None, 2.0, {"bounds": 20.0, "l2_bound": 20.0}, make_noise_generator(), AR)
+        wide += max(abs(scaling.lower).max(), scaling.upper.max()) > 1000
+    assert wide <= 1
+
+
+def test_a_column_of_other_magnitude_keeps_its_learned_bounds():
+    X = np.random.default_rng(0).normal(size=(4000, 20)) * np.where(np.arange(20) < 18, 1, 1e6)
+    scaling = _learn(X, l2_bound=2.0, noise=20.0)
+    assert (scaling.upper[18:] > 1e6).all()
+    assert (scaling.upper[:18] < 100).all()

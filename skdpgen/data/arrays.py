@@ -359,6 +359,15 @@ def check_image_shape(image_shape, n_features):
             f"image_shape={image_shape!r} does not fit rows of {n_features} values: give two or three sizes with this "
             "product"
         )
+    if len(shape) == 3 and shape[0] in (1, 3, 4) and min(shape[1:]) > 4:
+        height, width = shape[1:]
+        warnings.warn(
+            f"image_shape={shape} stands for images of {shape[0]} x {height} pixels in {width} channels. If the "
+            f"channels come first, as in torch, give X.reshape(-1, {shape[0]}, {height}, {width}).transpose(0, 2, 3, 1)"
+            f".reshape(len(X), -1) and image_shape={(height, width) if shape[0] == 1 else (height, width, shape[0])}",
+            UtilityWarning,
+            stacklevel=caller_level(),
+        )
     return shape
 
 

@@ -203,7 +203,7 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring, unit_sizes=None):
     columns = split_histogram(add_gaussian(counts, noise_multiplier, rng, neighboring), sizes)
     # A column that the noise hides takes the range of all columns together.
     pooled = octave_ranges(np.sum(columns, axis=0, keepdims=True), sd * n_features**0.5)[0]
-    ranges = [found or pooled for found in octave_ranges(np.array(columns), sd, n_features)]
+    ranges = [found or pooled for found in octave_ranges(np.array(columns), sd, n_features, pooled)]
     if None in ranges:
         warnings.warn(
             "the noise hides the range of every column, so the fit uses (-1, 1): declare bounds=",

@@ -15,6 +15,7 @@ import pandas as pd
 
 from ..exceptions import InvalidInputError, SchemaError
 from ..tabular._frames import column_difference
+from ..utils.numerics import usual_numerics
 from ..utils.table_checks import check_row_count
 
 __all__ = [
@@ -307,12 +308,15 @@ def _close(chunks):
         close()
 
 
+# Both run in a worker, which may have another state of numpy than the process that fits.
 def _of_part(function, part, *more):
-    return function(part, *more) if len(part) else None
+    with usual_numerics():
+        return function(part, *more) if len(part) else None
 
 
 def _both(combine, one, other):
-    return one if other is None else other if one is None else combine(one, other)
+    with usual_numerics():
+        return one if other is None else other if one is None else combine(one, other)
 
 
 def parquet_chunks(paths, left_out=(), only=None):

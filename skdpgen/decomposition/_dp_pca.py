@@ -22,6 +22,7 @@ from ..data.units import read_groups, take_groups
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, clip_rows, first_moments, moments, second_moments, unpack_moments
 from ..utils.blocks import map_blocks
+from ..utils.callers import caller_level
 from ..utils.validation import (
     MOST_UNITS,
     ClassNamePrefixFeaturesOutMixin,
@@ -390,7 +391,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LearnedRowsMixin,
                 f"{self.n_components_} components ({least:.3g}): spend more epsilon, keep fewer components, or "
                 "declare tighter bounds",
                 UtilityWarning,
-                stacklevel=6,  # itself, _complete, _fit, fit, its context, the caller
+                stacklevel=caller_level(),
             )
 
     def transform(self, X):

@@ -9,9 +9,9 @@ from .components import spread_components
 
 __all__ = ["RowsOfClasses"]
 
-# Fewest and most rows of one draw. An error is raised where all draws would need more rows than the third number, and
-# than the fourth for each row that is wanted: a covered class has at least a thousandth of the rows.
-_FEWEST_ROWS, _MOST_ROWS, _ALL_ROWS, _ROWS_FOR_ONE = 256, 50_000, 10_000_000, 2_000
+# Fewest and most rows of one draw. An error is raised where all draws would need more rows than the third number (some
+# seconds), and than the fourth for each row that is wanted: a covered class has at least a thousandth of the rows.
+_FEWEST_ROWS, _MOST_ROWS, _ALL_ROWS, _ROWS_FOR_ONE = 256, 50_000, 500_000, 2_000
 
 
 class RowsOfClasses:
@@ -49,7 +49,8 @@ class RowsOfClasses:
         frames, places = [self._draw(class_codes[own], rng)], [own]
         wanted = np.flatnonzero(self._covered[class_codes])
         wanted = wanted[np.argsort(class_codes[wanted], kind="stable")]  # by class, and in order within it
-        n, rows_left = len(wanted), max(_ALL_ROWS, _ROWS_FOR_ONE * len(wanted))
+        n, most = len(wanted), max(_ALL_ROWS, _ROWS_FOR_ONE * len(wanted))
+        rows_left = most
         while len(wanted) and n <= rows_left:
             n = int(np.clip(n, _FEWEST_ROWS, _MOST_ROWS))
             rows_left -= n
@@ -64,7 +65,9 @@ class RowsOfClasses:
         if len(wanted):
             rare = self._codec.classes[class_codes[wanted[0]]]
             raise ValueError(
-                f"the model of the target draws almost no row of class {rare!r}: ask for other classes, or relax given"
+                f"the model of the target draws almost no row of class {rare!r}: {len(wanted):,} of the rows that were "
+                f"asked for are not among {most - rows_left:,} drawn ones, and they would need more than {most:,}. Ask "
+                "for fewer of them or for other classes, or relax given"
             )
         frames = [frame for frame in frames if len(frame)] or frames[:1]
         order = np.argsort(np.concatenate(places))

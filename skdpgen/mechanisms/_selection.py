@@ -286,7 +286,7 @@ def unevenness(noisy, measure, noise_sd, n_cells):
     return float(_forward(fit)[n] - _forward(weights)[n] - one_density)
 
 
-def octave_ranges(noisy, noise_sd, n_columns=1):
+def octave_ranges(noisy, noise_sd, n_columns=1, common=None):
     """Return the first and last cell of the octaves that each column's numbers lie in.
 
     Noise may hide single octaves and not all of them together: numbers are spread over several octaves, on both sides
@@ -301,6 +301,10 @@ def octave_ranges(noisy, noise_sd, n_columns=1):
         Standard deviation of the noise on one count.
     n_columns : int, default=1
         Columns that share the probability of a cell too many, as in `outermost_bins`.
+    common : (int, int), default=None
+        Range of all columns together, for columns that may be alike. A column in which no cell is certain then has
+        likely cells far beyond this range only if noise explains them in none of the columns: one such cell in a few
+        of hundreds of columns makes the noise of all columns useless.
 
     Returns
     -------
@@ -310,7 +314,7 @@ def octave_ranges(noisy, noise_sd, n_columns=1):
     ranges = []
     for part in np.array_split(noisy, -(-len(noisy) // _AT_ONCE)):
         occupied = part > 0 if noise_sd == 0 else occupied_cells(part, _octave_widths(), noise_sd)
-        ranges += [_octave_range(*column, noise_sd, n_columns) for column in zip(part, occupied)]
+        ranges += [_octave_range(*column, noise_sd, n_columns, common) for column in zip(part, occupied)]
     return ranges
 
 
@@ -356,15 +360,18 @@ def _octave_widths():
     return np.diff([octave_edges(cell) for cell in range(N_OCTAVE_CELLS)], axis=1)[:, 0]
 
 
-def _octave_range(noisy, occupied, noise_sd, n_columns):
+def _octave_range(noisy, occupied, noise_sd, n_columns, common):
     cells = np.flatnonzero(occupied > 1 - _FALSE_ALARM / n_columns)
     cells = np.append(cells, outermost_bins(noisy, noise_sd, n_columns) or ()).astype(int)
     likely = np.flatnonzero(occupied > 0.5)
+    size = np.abs(np.arange(len(occupied)) - len(occupied) // 2)  # in octaves: -1 is as near to 2 as 1 is
     if not cells.size:
         cells = likely
+        if common is not None and size[cells].max(initial=0) > size[list(common)].max() + _NEAR:
+            certain = occupied_cells(noisy, _octave_widths(), noise_sd, n_columns) > 0.5
+            cells = cells[(size[cells] <= size[list(common)].max() + _NEAR) | certain[cells]]
     if not cells.size:
         return None
-    size = np.abs(np.arange(len(occupied)) - len(occupied) // 2)  # in octaves: -1 is as near to 2 as 1 is
     largest = -1
     while size[cells].max() > largest:
         largest = size[cells].max()

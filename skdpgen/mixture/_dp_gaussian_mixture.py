@@ -24,6 +24,7 @@ from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_ph
 from ..data.units import read_groups, take_groups
 from ..exceptions import InvalidInputError, UtilityWarning
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, total, unpack_moments
+from ..utils.callers import caller_level
 from ..utils.validation import (
     MOST_UNITS,
     Interval,
@@ -492,7 +493,7 @@ def _warn_of_noise(released, noise, min_count, radius):
             f"the noise on the covariances is as large as they are in {hidden.sum()} of {len(hidden)} Gaussians: "
             "raise epsilon, fit more rows, reduce the columns (by DPPCA before it), or declare tighter bounds=",
             UtilityWarning,
-            stacklevel=7,  # itself, _fit_classes, _complete, _fit, fit, its context, the caller
+            stacklevel=caller_level(),
         )
 
 
@@ -508,5 +509,5 @@ def _warn_if_unsettled(steps, radius):
             f"the last of {len(steps)} iterations of EM still moved a mean by {moved.max() / radius:.2g} of the norm "
             "bound: raise n_iter or epsilon, or declare means_init",
             UtilityWarning,
-            stacklevel=7,  # itself, _fit_em, _complete, _fit, fit, its context, the caller
+            stacklevel=caller_level(),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..utils.lazy import lazy_names
 
 # Imported on first use: the page of a card needs no metrics.
@@ -14,5 +16,12 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
+
+if TYPE_CHECKING:  # type checkers and editors do not follow names that are imported on first use
+    from ._card_page import card_page as card_page
+    from ._card_page import card_text as card_text
+    from ._inputs import read_results as read_results
+    from ._report import Report as Report
+    from ._report import build_report as build_report
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

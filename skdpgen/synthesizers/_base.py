@@ -27,6 +27,7 @@ from ..generators.components import component_chunks, join_chunks
 from ..generators.constraints import keep_constraints, read_constraints
 from ..tabular import Schema
 from ..tabular._constraints import constraint_texts
+from ..utils.callers import caller_level
 from ..utils.file_checks import check_loaded, check_whole
 from ..utils.numerics import each_in_usual_numerics, usual_numerics
 from ..utils.printing import listed
@@ -166,7 +167,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             del self._checkpoint
         if self.model_.kind == "frame":
             for text in self.summary_.warnings():
-                warnings.warn(text, UtilityWarning, stacklevel=5)  # _complete, _fit, fit, its context, the caller
+                warnings.warn(text, UtilityWarning, stacklevel=caller_level())
 
     @property
     def _open_checkpoint(self):
@@ -466,7 +467,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
                 f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: at such a delta, a mechanism "
                 f"that publishes {whose} unchanged satisfies the definition. Choose a delta far below 1 / rows",
                 PrivacyLeakWarning,
-                stacklevel=6,  # _issue_card, _complete, _fit, fit, its context, the caller
+                stacklevel=caller_level(),
             )
 
     @property

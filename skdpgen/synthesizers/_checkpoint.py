@@ -37,6 +37,7 @@ from ..data.rows_per_unit import OpenUnit
 from ..exceptions import InvalidInputError, LedgerError
 from ..tabular import Schema
 from ..utils.atomic import Draft, write_atomically
+from ..utils.callers import caller_level
 from ..utils.file_checks import check_arrays
 from ..utils.strict_json import read_safetensors
 from ._recorded import of_today
@@ -256,7 +257,7 @@ class FitCheckpoint:
             warnings.warn(
                 f"the fit is complete, but its model could not be written to {self.path} ({error}): save it by save()",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=caller_level(),
             )
 
     # ---- the file ------------------------------------------------------------------------------------------------

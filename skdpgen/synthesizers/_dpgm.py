@@ -14,6 +14,7 @@ from ..data.frames import FrameRows
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
+from ..utils.callers import caller_level
 from ..utils.validation import MOST_UNITS, Interval
 from ._before_training import encode_rows, learn_codec, network_shape, positive_counts
 from ._budget import COUNT_SHARE, remaining_share, resolve_sampling
@@ -586,5 +587,5 @@ def _warn_of_small_clusters(sizes, sampling_rate):
             f"{small} of {len(sizes)} clusters have, by their released counts, less than one row a step to learn from: "
             "lower n_clusters or raise sampling_rate",
             UtilityWarning,
-            stacklevel=4,
+            stacklevel=caller_level(),
         )

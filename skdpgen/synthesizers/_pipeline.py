@@ -21,6 +21,7 @@ from .._base import PrivateEstimator
 from ..data.scaling import RowScaling
 from ..exceptions import PrivacyLeakWarning
 from ..tabular import TableEncoder
+from ..utils.callers import caller_level
 
 __all__ = ["PrivatePipeline", "sample_pipeline"]
 
@@ -123,7 +124,7 @@ class PrivatePipeline(Pipeline):
                     f"hold. Leave it out (private steps take bounds=), or name it in public_steps=({name!r},) if it "
                     "was fitted on public rows alone",
                     PrivacyLeakWarning,
-                    stacklevel=3,
+                    stacklevel=caller_level(),
                 )
 
     def _stated(self):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..utils.lazy import lazy_names
 from ._columns import Boolean, Categorical, Datetime, Identifier, Numeric
 from ._frames import validate_frame
@@ -38,5 +40,16 @@ __all__ = [
     "schema_histogram",
     "validate_frame",
 ]
+
+if TYPE_CHECKING:  # type checkers and editors do not follow names that are imported on first use
+    from ._binning import Binning as Binning
+    from ._encoder import Block as Block
+    from ._encoder import TableEncoder as TableEncoder
+    from ._encoder import sample_levels as sample_levels
+    from ._learned_bins import bins_from_histogram as bins_from_histogram
+    from ._learned_bins import bins_histogram as bins_histogram
+    from ._learning import schema_from_histogram as schema_from_histogram
+    from ._schema_cells import SchemaHistogram as SchemaHistogram
+    from ._schema_cells import schema_histogram as schema_histogram
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -194,13 +194,13 @@ class Numeric:
     """
 
     name: str | int = field(kw_only=False)
-    bounds: tuple | None = field(default=None, kw_only=False)
+    bounds: Sequence | np.ndarray | None = field(default=None, kw_only=False)
     integer: bool = False
     missing: bool = False
     dtype: str | None = None
     decimals: int | None = None
     step: float | None = None
-    spikes: tuple | None = None
+    spikes: Sequence | np.ndarray | None = None
 
     def __post_init__(self):
         _check_common(self)
@@ -400,12 +400,12 @@ class Categorical:
     """
 
     name: str | int = field(kw_only=False)
-    categories: tuple | None = field(default=None, kw_only=False)
+    categories: Sequence | np.ndarray | pd.Index | pd.Series | None = field(default=None, kw_only=False)
     missing: bool = False
     other: str | int | float | None = None
     dtype: str | None = None
     ordered: bool = False
-    hierarchy: tuple | int | None = None
+    hierarchy: Mapping | Sequence | int | None = None
 
     def __post_init__(self):
         _check_common(self)
@@ -612,7 +612,7 @@ class Datetime:
     """
 
     name: str | int = field(kw_only=False)
-    bounds: tuple | None = field(default=None, kw_only=False)
+    bounds: Sequence | np.ndarray | None = field(default=None, kw_only=False)
     resolution: str = "s"
     missing: bool = False
     dtype: str | None = None

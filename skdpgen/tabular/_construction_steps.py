@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import SchemaError, UtilityWarning
+from ..utils.callers import caller_level
 from ..utils.categories import family
 from ._columns import (
     Boolean,
@@ -490,7 +491,7 @@ class Merged(_Step):
                 f"the released combinations hold several values for one {self.name!r}, against the constraint "
                 f"{self.text!r}: of each, rows have the first alone",
                 UtilityWarning,
-                stacklevel=2,
+                stacklevel=caller_level(),
             )
 
     @staticmethod

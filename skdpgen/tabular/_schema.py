@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,6 +23,7 @@ from ._columns import (
     Boolean,
     Categorical,
     Datetime,
+    Identifier,
     Numeric,
     column_from_dict,
     column_to_dict,
@@ -79,8 +81,8 @@ class Schema:
     True
     """
 
-    columns: tuple
-    constraints: tuple = ()
+    columns: Sequence[Numeric | Categorical | Boolean | Datetime | Identifier]
+    constraints: Sequence[str] = ()
     notation: dict | None = field(default=None, hash=False)
 
     def __post_init__(self):

@@ -203,6 +203,15 @@ def advice_of_foreign_table(X):
     return f"X is a {kind.__name__} of {kind.__module__.partition('.')[0]}: give a DataFrame of pandas, {made}"
 
 
+def _advice_of_images(estimator, shape):
+    """How to give an array of images, by its shape."""
+    size, flat = shape[1:], "X.reshape(len(X), -1)"
+    if len(size) == 3 and size[0] in (1, 3, 4) and size[2] not in (1, 3, 4):  # channels first, as torch has them
+        size, flat = (*size[1:], size[0]), "X.transpose(0, 2, 3, 1).reshape(len(X), -1)"
+    known = hasattr(estimator, "image_shape") and len(size) in (2, 3)
+    return f"give images as {flat}" + f", and declare image_shape={tuple(map(int, size))}" * known
+
+
 def validate_rows(estimator, X, **options):
     """Validate an array of numbers as scikit-learn does, without showing a cell in a message.
 
@@ -248,7 +257,8 @@ def validate_rows(estimator, X, **options):
             ) from None
         if text.startswith("Found array with dim"):
             raise InvalidInputError(
-                f"X must have two dimensions, a row a record; got {np.ndim(X)}: give images as X.reshape(len(X), -1)"
+                f"X must have two dimensions, a row a record; got {np.ndim(X)}: "
+                f"{_advice_of_images(estimator, np.shape(X))}"
             ) from None
         if text.startswith("Input X contains NaN"):
             raise InvalidInputError(

@@ -16,7 +16,7 @@ from skdpgen import (
     PrivacyAccountant,
     Schema,
 )
-from skdpgen.data.arrays import point_out_images
+from skdpgen.data.arrays import check_image_shape, point_out_images
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.tabular import Categorical, Numeric
 
@@ -97,3 +97,12 @@ def test_a_frame_of_pixels_is_pointed_out_too():
     frame = pd.DataFrame(np.zeros((20, 257)), columns=list(schema)).astype({"digit": int})
     with pytest.warns(UtilityWarning, match="give them as an array, with the classes as y"):
         MomentSynthesizer(schema=schema, target="digit").plan(frame)
+
+
+@pytest.mark.parametrize(("shape", "advised"), [((3, 32, 16), "(32, 16, 3)"), ((1, 28, 28), "(28, 28)")])
+def test_an_image_shape_with_channels_first_is_pointed_out(shape, advised):
+    with pytest.warns(UtilityWarning, match="in (16|28) channels.*channels come first") as said:
+        assert check_image_shape(shape, np.prod(shape)) == shape
+    assert f"image_shape={advised}" in str(said[0].message)
+    for usual in ((32, 32, 3), (28, 28, 1), (28, 28), (1, 3), (3, 3, 3), (1, 40)):
+        assert check_image_shape(usual, np.prod(usual)) == usual

@@ -131,6 +131,16 @@ def test_a_dask_cluster_gives_the_release_of_one_frame():
     assert _equal(there, _state(FRAME, epsilon=np.inf, target="ill"))
 
 
+def test_workers_of_dask_compute_in_the_usual_state_of_numpy():
+    from skdpgen.data.sources import DaskSource
+
+    dask = pytest.importorskip("dask")
+    source = DaskSource(pytest.importorskip("dask.dataframe").from_pandas(FRAME, npartitions=3))
+    tiny = np.array([1e-200])
+    with dask.config.set(scheduler="synchronous"), np.errstate(all="raise"):  # the workers are this thread
+        assert source.reduce(lambda part: tiny * tiny, lambda one, other: one * other + tiny * tiny) == 0
+
+
 def test_slices_of_a_frame_in_memory_add_up(monkeypatch):
     from skdpgen.data import sources as _sources
 

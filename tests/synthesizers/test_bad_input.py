@@ -65,7 +65,16 @@ ARRAYS = {
     "dates in y": ({}, (X, np.full(60, np.datetime64("2001-01-01"))), "numbers, text or booleans"),
     "mixed y": ({}, (X, pd.Series([SECRET, *range(59)], dtype=object)), "one kind"),
     "undeclared class": ({"classes": ["a", "b"]}, (X, np.array(["a", SECRET])[Y]), "declared classes"),
-    "images as they are": ({}, (np.zeros((60, 4, 4)),), r"two dimensions, a row a record; got 3: .*reshape"),
+    "images as they are": (
+        {},
+        (np.zeros((60, 4, 4)),),
+        r"two dimensions, a row a record; got 3: .*reshape\(len\(X\), -1\), and declare image_shape=\(4, 4\)",
+    ),
+    "channels first": (
+        {},
+        (np.zeros((60, 3, 8, 8)),),
+        r"X.transpose\(0, 2, 3, 1\).reshape\(len\(X\), -1\), and declare image_shape=\(8, 8, 3\)",
+    ),
     "no classes": ({"classes": []}, (X, Y), "at least one"),
     "a class twice": ({"classes": [0, 1, 1]}, (X, Y), "distinct"),
     "outside bounds": ({"bounds": (-1, 1), "on_invalid": "raise"}, (_with(X, NUMBER),), "outside the declared bounds"),

@@ -228,6 +228,23 @@ def test_a_class_that_is_hardly_ever_drawn_is_an_error(fitted, monkeypatch):
         fitted.sample(y=["bad"], random_state=0)
 
 
+def test_rows_that_are_too_rare_for_all_draws_end_within_seconds(fitted, monkeypatch):
+    # a class of one row in 100,000: twenty of them need more rows than are drawn at most
+    kind, drawn = type(fitted.model_.target_model), []
+    never = np.array([1.0, 1e-5, 1e-9])
+
+    def probabilities(self, values):
+        drawn.append(len(values))
+        return np.tile(never, (len(values), 1))
+
+    monkeypatch.setattr(kind, "probabilities", probabilities)
+    with pytest.raises(
+        ValueError, match=r"20 of the rows that were asked for.* need more than 500,000\. Ask for fewer"
+    ):
+        fitted.sample(y=["poor"] * 20, random_state=0)
+    assert sum(drawn) <= 500_000
+
+
 def test_many_rows_of_a_rare_class_may_need_many_more_rows(fitted, monkeypatch):
     monkeypatch.setattr("skdpgen.generators.rows_of_classes._ALL_ROWS", 0)
     rows = fitted.sample(2000, class_ratio={"good": 0, "poor": 1, "bad": 0}, random_state=0)
