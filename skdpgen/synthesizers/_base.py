@@ -183,7 +183,21 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         super()._validate_params()
 
     def _release(self, rows, settings, fit):
-        """Make all releases of the charged `fit`; return the released model."""
+        """Make all releases of a charged fit: the one place where private rows reach a model.
+
+        Parameters
+        ----------
+        rows : ArrayRows or FrameRows
+            Private.
+        settings : object
+            As `_prepare` returned them: public.
+        fit : ChargedFit
+            The plan as it was charged, with the noise of each release.
+
+        Returns
+        -------
+        ReleasedModel
+        """
         raise NotImplementedError
 
     def _describe(self, prepared, plan):

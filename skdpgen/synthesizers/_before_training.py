@@ -68,9 +68,9 @@ def network_shape(rows):
 
 
 # ---- releases -----------------------------------------------------------------------------------------------------
-def learn_codec(rows, fit):
-    """Release what was not declared of the rows; return the codec."""
-    found = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring)
+def learn_codec(rows, fit, **basis):
+    """Release what was not declared of the rows; return the codec, of images in a `basis` of cosines."""
+    found = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, **basis)
     return found[0] if isinstance(rows, FrameRows) else found
 
 

@@ -184,18 +184,7 @@ def check_size(settings, rows):
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
 def fit_critic_model(rows, settings, fit):
-    """Make all releases: facts that were not declared, counts of the classes, and noisy sums over critics.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : CriticSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    GeneratorModel
-    """
+    """Make all releases: facts that were not declared, counts of the classes, and noisy sums over critics."""
     from ..nn._critics import train_by_critics
 
     codec, x, classes, n_levels, row_count, weights, _ = learn_rows(rows, fit)

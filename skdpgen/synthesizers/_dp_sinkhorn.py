@@ -249,18 +249,7 @@ def _check_size(settings, rows):
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
 def fit_sinkhorn_model(rows, settings, fit):
-    """Make all releases of DP-Sinkhorn: facts that were not declared, counts of the classes, and the noisy gradients.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : SinkhornSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    GeneratorModel
-    """
+    """Make all releases of DP-Sinkhorn: facts that were not declared, counts of the classes, and noisy gradients."""
     from ..dpsgd import WholeBatchPlan
     from ..dpsgd._plan import plan_of_fit
     from ..nn._sinkhorn import train_by_transport

@@ -339,18 +339,7 @@ def _check_networks(settings, n_features, n_labels):
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
 def fit_dpcgan_model(rows, settings, fit):
-    """Make all releases of DP-CGAN: facts that were not declared, counts of the classes, and the discriminator's steps.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : GANSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    GeneratorModel
-    """
+    """Make all releases of DP-CGAN: facts that were not declared, counts of classes, steps of the discriminator."""
     from ..dpsgd._plan import plan_of_fit
     from ..nn._gan import GeneratorTraining
 

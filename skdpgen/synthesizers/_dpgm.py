@@ -376,18 +376,7 @@ class DPGMModel(ReleasedModel):
 
 # ---- the fit -----------------------------------------------------------------------------------------------------
 def fit_dpgm_model(rows, settings, fit):
-    """Make all releases of DP-GM: facts that were not declared, clusters, their counts, and the steps of DP-SGD.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : DPGMSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    DPGMModel
-    """
+    """Make all releases of DP-GM: facts that were not declared, clusters, their counts, and the steps of DP-SGD."""
     vae, n_clusters = settings.vae, settings.clusters.n_clusters
     codec, (x, _, likelihood, widths), clusters, _, counts = fit.facts(
         lambda: _release_facts(rows, settings, fit),

@@ -221,18 +221,7 @@ def most_rows(row_count, n_teachers, width, max_rows=1):
 
 
 def fit_pategan_model(rows, settings, fit):
-    """Make all releases of PATE-GAN: facts that were not declared, counts of the classes, and counts of votes.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : VoteSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    GeneratorModel
-    """
+    """Make all releases of PATE-GAN: facts that were not declared, counts of the classes, and counts of votes."""
     from ..dpsgd._seeding import torch_seeded
     from ..dpsgd._subsets import assign_subsets
     from ..nn._gan import DiscriminatorModule

@@ -533,18 +533,7 @@ def _restore_facts(rows, settings, state):
 
 
 def fit_vae_model(rows, settings, fit):
-    """Make all releases of a VAE: facts that were not declared, counts or moments, and the steps of DP-SGD.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : VAESettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    VAEModel
-    """
+    """Make all releases of a VAE: facts that were not declared, counts or moments, and the steps of DP-SGD."""
     codec, (x, _, likelihood, widths), counts, moments = fit.facts(
         lambda: _release_facts(rows, settings, fit),
         lambda facts: facts_state(facts[0], facts[2], facts[3]),
