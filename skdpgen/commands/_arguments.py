@@ -278,17 +278,17 @@ def read_settings(texts):
 
 
 def objects_of(model, settings):
-    """Return what `read_settings` gave with parameter objects, for a class; ValueError for a name of earlier versions.
+    """Return what `read_settings` gave with parameter objects, for a class; ValueError for a parameter of an object.
 
     Parameters
     ----------
     model : type
     settings : dict
     """
-    from .._parameters import make_objects, refuse_moved
+    from .._parameters import make_objects, refuse_inner
 
     try:
-        refuse_moved(model, settings)
+        refuse_inner(model, settings)
     except TypeError as error:
         raise ValueError(f"--set: {error}. A parameter of an object is set by --set training__steps=200") from None
     return make_objects(model, settings)
