@@ -14,8 +14,6 @@ from .commands import add_commands
 from .exceptions import BenchmarkError
 from .utils.printing import one_line, say
 
-__all__ = ["main"]
-
 
 def main(argv=None):
     """Run one command and return the exit code.

@@ -33,8 +33,6 @@ from .utils.validation import (
     python_value,
 )
 
-__all__ = ["DEFAULT_DELTA", "MOST_ROWS", "PRIVACY_CONSTRAINTS", "PrivateEstimator", "draw_seed"]
-
 # That of the tables of P3GM, PriVAE and DP2-VAE, and of our benchmarks.
 DEFAULT_DELTA = 1e-5
 

@@ -21,28 +21,6 @@ from .utils.validation import (
     python_value,
 )
 
-__all__ = [
-    "DPSGD",
-    "SPLIT_CONSTRAINTS",
-    "UNIT_CONSTRAINTS",
-    "GroupDivergence",
-    "ImageFeatures",
-    "LatentMixture",
-    "ParameterObject",
-    "PrivacyUnit",
-    "SubsetSGD",
-    "check_nested",
-    "check_split",
-    "flat_parameters",
-    "grouped_parameters",
-    "make_objects",
-    "object_of",
-    "read_unit",
-    "refuse_inner",
-    "share_of",
-    "unit_columns",
-]
-
 # Shares of the whole budget where `budget_split` does not say otherwise: of each kind of fact that is learned, and of
 # the clusters of DP-GM, and of the model of the target, which is made where its share is given.
 _SHARES = {"bounds": 0.05, "clusters": 0.1, "target": 0.0}

@@ -10,33 +10,6 @@ import shlex
 from .._types import DELTAS, EPSILONS, MISSING_UNITS, NEIGHBORING, WEIGHTINGS, in_words
 from ..utils.printing import printable
 
-__all__ = [
-    "add_budget",
-    "add_dropping",
-    "add_escaping",
-    "add_only_schema_columns",
-    "add_quiet",
-    "add_reading",
-    "add_repeated",
-    "add_schema",
-    "add_seed",
-    "add_settings",
-    "add_target",
-    "add_unit",
-    "check_budget",
-    "columns_of",
-    "find_models",
-    "load_card",
-    "make_model",
-    "names_of",
-    "objects_of",
-    "options",
-    "print_ledger",
-    "print_written",
-    "read_settings",
-    "unit_settings",
-]
-
 
 def add_repeated(parser, option, what):
     """Add an option that may be given several times: its name and metavar, as in "--drop A,B", and its help."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ._arguments import add_repeated
 
-__all__ = ["add_conditions", "read_class_ratio", "read_given"]
-
 
 def add_conditions(parser):
     """Options of the rows to be drawn."""

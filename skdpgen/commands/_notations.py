@@ -6,8 +6,6 @@ from pathlib import Path
 
 from ..utils.printing import say
 
-__all__ = ["declared_notation", "reading", "refuse_notations", "say_differences", "writing"]
-
 # Entries of `Schema.notation`: the option, and the parameter of `Notation`.
 _ENTRIES = {
     "separator": ("separator", "separator"),

@@ -14,8 +14,6 @@ from ..utils.printing import say
 from ._arguments import add_dropping, add_reading, add_repeated, columns_of, names_of, options
 from ._notations import declared_notation, reading, refuse_notations
 
-__all__ = ["add", "run"]
-
 # File of the answers, where none is named and stdout is a terminal too.
 _OUTPUT = "schema.json"
 

@@ -37,8 +37,6 @@ from ._arguments import (
 from ._notations import declared_notation, reading, refuse_notations, say_differences
 from ._units import add_synthetic_units, check_synthetic_units, with_unit
 
-__all__ = ["add", "run"]
-
 # Parameters that have a separate option.
 _OPTIONS = (
     *("epsilon", "delta", "neighboring", "accountant", "target", "schema", "random_state", "progress"),

@@ -11,8 +11,6 @@ from sklearn.utils import Bunch
 
 from ._source import DATA_VARIABLE, local_file
 
-__all__ = ["adult_schema", "load_adult", "load_creditcard_subset", "load_esr", "load_isolet"]
-
 # Facts known without looking at the rows. Categories: the attribute list of the UCI documentation (adult.names).
 # Bounds: the documented extraction keeps people over 16 with at least one hour of work; the survey's records
 # top-code age at 90, hold hours in two digits and gains in five; losses and the sampling weight have round

@@ -28,8 +28,6 @@ from ._folds import SearchRows, take
 from ._planning import FOLDS, PlansSearch, Search, list_candidates, public_model
 from ._scoring import SCORES, bounded_score, held_terms, score_function, score_terms
 
-__all__ = ["PrivateSearchCV"]
-
 # Least mean number of runs by default: a Poisson number of mean 2 is zero in one search of seven.
 _LEAST_RUNS = 5
 

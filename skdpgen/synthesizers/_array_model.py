@@ -48,16 +48,6 @@ from ..mixture._em import clip_covariances
 from ..utils.blocks import exact_product, map_blocks
 from ._released import NetGenerator, ReleasedModel
 
-__all__ = [
-    "KINDS",
-    "ArrayModel",
-    "feature_moments",
-    "fit_array_model",
-    "refine_images",
-    "release_class_norms",
-    "release_subclusters",
-]
-
 # Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
 # direction leans on where the classes lie along it.
 _MOST_COMPONENTS, _MOST_OF_IMAGES = 60, 400

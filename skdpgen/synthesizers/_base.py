@@ -47,8 +47,6 @@ from ._recorded import recorded_parameters
 from ._released import ReleasedModel, save_state
 from ._summary import summarize
 
-__all__ = ["DATA_CONSTRAINTS", "TRAINING_CONSTRAINTS", "BaseSynthesizer", "LatentTransformerMixin"]
-
 # Parameters of every synthesizer: the budget, and what is public of the data.
 DATA_CONSTRAINTS = {
     **PRIVACY_CONSTRAINTS,

@@ -14,8 +14,6 @@ from ._base import BaseSynthesizer
 from ._before_training import network_shape
 from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
 
-__all__ = ["BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "critic_constraints", "fit_critic_model"]
-
 # Generated rows in a step: the memory of a step grows with them.
 _MOST_GENERATED = 2**14
 # Of the one-hot class that critics see beside a row.

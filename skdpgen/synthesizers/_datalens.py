@@ -8,8 +8,6 @@ from numbers import Integral, Real
 from ..utils.validation import MOST_UNITS, Interval
 from ._critic_model import BaseCriticSynthesizer, CriticReleases, critic_constraints
 
-__all__ = ["DataLensSynthesizer"]
-
 
 @dataclass(frozen=True)
 class SignReleases(CriticReleases):

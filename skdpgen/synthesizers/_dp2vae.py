@@ -36,8 +36,6 @@ from ._dp2vae_model import (
     shifts_gaussians,
 )
 
-__all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "SubsetTraining"]
-
 # (moments, features, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT, _FEATURES_SPLIT = (0.5, 0.0, 0.5), (0.4, 0.4, 0.2)
 _DEFAULT_PER_STEP = 50

@@ -22,15 +22,6 @@ from ._generator_model import training_rows
 from ._moment_start import draw_components, draw_rows, facts_state, release_moments, restore_facts
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 
-__all__ = [
-    "DP2VAEModel",
-    "NetworkSettings",
-    "fit_dp2vae_model",
-    "likelihood_of",
-    "make_auxiliary",
-    "make_networks",
-]
-
 # Draws of the prior that estimate the likelihood of a row; time and memory of a score grow with them.
 _SCORE_LATENTS = 256
 # Stage 1 and refreshments: the rate of Adam, and the steps of one refreshment. Stage 2: the decay of the exponential

@@ -27,8 +27,6 @@ from ._budget import remaining_share
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator, n_weights
 from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state
 
-__all__ = ["DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
-
 # Numbers in the generator's batch: rows times columns of a table times frequencies. Steps of 200 images are as good as
 # steps of 500, and faster.
 _BATCH_NUMBERS = 1_000_000

@@ -14,8 +14,6 @@ from ._before_training import network_shape
 from ._budget import Training, resolve_sampling
 from ._generator_model import GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
 
-__all__ = ["DPSinkhornSynthesizer"]
-
 # Generated rows of a step, and steps at once: the memory of an update grows with their product.
 _MOST_GENERATED, _MOST_AT_ONCE = 2**12, 2**12
 # Defaults of latents, frequencies and regularisation; that of images is this share of the number of their values. With

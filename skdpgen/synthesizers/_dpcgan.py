@@ -17,8 +17,6 @@ from ._before_training import network_shape
 from ._budget import Network, Training, check_device, resolve_sampling
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, learn_rows, make_generator, n_weights
 
-__all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
-
 # Of rows and of images: number of generated ones in a step.
 _GENERATED_ROWS, _GENERATED_IMAGES = 256, 128
 # Decay of the average of the generator's parameters: of arrays, of images and of tables.

@@ -31,8 +31,6 @@ from ._vae_model import (
     vae_settings,
 )
 
-__all__ = ["DPGMModel", "DPGMSynthesizer", "find_centers"]
-
 # Seed of the frequencies: public, and the same in every fit, so that fits can be compared release by release.
 _FREQUENCIES = 20171129
 # Unit of the length scale: the root of the number of columns of a table; columns in the unit box differ by less.

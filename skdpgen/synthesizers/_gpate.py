@@ -8,8 +8,6 @@ from numbers import Integral, Real
 from ..utils.validation import Interval, StrOptions, check_model_size
 from ._critic_model import BaseCriticSynthesizer, CriticReleases, critic_constraints
 
-__all__ = ["GPATESynthesizer"]
-
 
 @dataclass(frozen=True)
 class HistogramReleases(CriticReleases):

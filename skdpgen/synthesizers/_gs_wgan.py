@@ -10,8 +10,6 @@ from ..accounting._calibration import check_noise_of_steps
 from ..utils.validation import MOST_UNITS, Interval
 from ._critic_model import BaseCriticSynthesizer, CriticReleases, critic_constraints
 
-__all__ = ["GSWGANSynthesizer"]
-
 
 @dataclass(frozen=True)
 class GradientReleases(CriticReleases):

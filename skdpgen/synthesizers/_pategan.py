@@ -18,8 +18,6 @@ from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
 from ._generator_model import GeneratorModel, learn_rows, n_weights
 
-__all__ = ["PATEGANSynthesizer"]
-
 # Numbers (1 GB) in the table of the rows of all teachers.
 _MOST_NUMBERS = 2**28
 # Standard deviations by which the size of a subset may exceed its mean before rows of it are left out.

@@ -22,8 +22,6 @@ from ..data.scaling import RowScaling
 from ..exceptions import PrivacyLeakWarning
 from ..tabular import TableEncoder
 
-__all__ = ["PrivatePipeline", "sample_pipeline"]
-
 
 def _last_has(method):
     """Whether the last step has a method, as `available_if` asks."""

@@ -23,9 +23,6 @@ from ._vae_model import (
     vae_settings,
 )
 
-__all__ = ["VAE_CONSTRAINTS", "VAE_TRAINING", "DPVAESynthesizer", "LikelihoodSynthesizer", "PriVAESynthesizer"]
-
-
 VAE_CONSTRAINTS = {
     **DATA_CONSTRAINTS,
     **TRAINING_CONSTRAINTS,

@@ -25,20 +25,6 @@ from ._budget import Network, Training, resolve_sampling
 from ._moment_start import draw_rows, facts_state, release_moments, restore_facts, start_autoencoder
 from ._released import CHUNK_ROWS, ReleasedModel
 
-__all__ = [
-    "DEFAULT_AVERAGE",
-    "DEFAULT_LEARNING_RATE",
-    "VAEModel",
-    "VAESettings",
-    "check_modules",
-    "check_network",
-    "fit_vae_model",
-    "make_likelihood",
-    "resolve_training",
-    "training_plan",
-    "vae_settings",
-]
-
 # Latents from which on a sparse encoder has a meaning: it normalises the length of those of a record.
 _FEWEST_SPARSE = 3
 # Gaussians of prior="mixture".

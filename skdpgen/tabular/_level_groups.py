@@ -10,8 +10,6 @@ import numpy as np
 
 from ._binning import draw_in_runs
 
-__all__ = ["LevelGroups", "declared_groups"]
-
 
 def declared_groups(column) -> list:
     """Return the group of each level of a complete column with a `hierarchy`, numbered by their first levels.

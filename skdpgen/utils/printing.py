@@ -6,8 +6,6 @@ import json
 import sys
 from typing import Any
 
-__all__ = ["listed", "one_line", "printable", "say", "table_lines"]
-
 # Length at which text from a file is cut: a longer one could push what stands before it off the screen.
 _MOST_CHARACTERS = 2_000
 
