@@ -15,10 +15,9 @@ from sklearn.base import clone
 
 from .._parameters import read_unit
 from ..accounting import describe_event
-from ..testing._replay import Replay, replay_releases
 from ..utils.noise import NoiseGenerator, make_noise_generator, override_noise
 from ..utils.progress import without_bars
-from ..utils.watching import watch_releases
+from ..utils.watching import Replay, replay_releases, watch_releases
 from ._bounds import RUNS_OF_A_PAIR, mu_from_pairs, mu_from_scale
 
 _DIFFERENT = "fits of neighbouring data sets made different releases: give `statistic`"

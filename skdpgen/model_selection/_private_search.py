@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import MOST_ROWS, PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import read_unit
 from .._types import UnitRelation
-from ..accounting._card import plain
+from ..accounting._facts import plain
 from ..accounting._reservation import CalibratedFit, Reservation
 from ..data.rows_per_unit import OpenUnit
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning

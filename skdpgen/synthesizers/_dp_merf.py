@@ -15,6 +15,7 @@ from ..data.frame_codec import FrameCodec
 from ..data.frames import FrameRows
 from ..data.sources import add_sums
 from ..data.validation import validate_input
+from ..generators.layers import apply_layers, layers_of, layers_state
 from ..mechanisms import add_gaussian, class_first_moments
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT
 from ..utils.blocks import exact_product
@@ -25,7 +26,7 @@ from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
 from ._budget import remaining_share
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator, n_weights
-from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state
+from ._released import CHUNK_ROWS, ReleasedModel
 
 # Numbers in the generator's batch: rows times columns of a table times frequencies. Steps of 200 images are as good as
 # steps of 500, and faster.
