@@ -235,9 +235,8 @@ class DPSGD(ParameterObject):
         device=None,
     ):
         self.steps, self.sampling_rate, self.batch_size, self.epochs = steps, sampling_rate, batch_size, epochs
-        self.gradient_bound, self.warm_start_steps, self.net, self.device = (
-            gradient_bound, warm_start_steps, net, device,
-        )  # fmt: skip
+        self.gradient_bound, self.warm_start_steps = gradient_bound, warm_start_steps
+        self.net, self.device = net, device
 
 
 class SubsetSGD(ParameterObject):

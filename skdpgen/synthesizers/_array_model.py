@@ -184,18 +184,7 @@ class _Gaussians:
 
 # ---- the fit: what is released, in this order --------------------------------------------------------------------
 def fit_array_model(rows, model, fit):
-    """Make the releases of arrays: facts that were not declared, then the moments, and what images need beside them.
-
-    Parameters
-    ----------
-    rows : ArrayRows
-    model : MomentSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    ArrayModel
-    """
+    """Make the releases of arrays: facts that were not declared, then the moments, and what images need beside them."""
     basis = {} if rows.image_shape is None else basis_sizes(rows.image_shape, fit.noise_of_rows("moments"))
     codec = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, **basis)
     latents, norms = _release_moments(rows, codec, model, fit)

@@ -337,18 +337,7 @@ class MERFModel(ReleasedModel):
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
 def fit_merf_model(rows, settings, fit):
-    """Make all releases of DP-MERF, facts that were not declared and the embeddings; fit the generator to them.
-
-    Parameters
-    ----------
-    rows : FrameRows or ArrayRows
-    settings : GeneratorSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    MERFModel, or GeneratorModel of images
-    """
+    """Make all releases of DP-MERF, facts that were not declared and the embeddings; fit the generator to them."""
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     # public, and the same in every fit: two fits can then be compared release by release
     public = np.random.default_rng(_FREQUENCIES)

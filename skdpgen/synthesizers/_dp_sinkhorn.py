@@ -193,12 +193,9 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape, self.n_frequencies = bounds, image_shape, n_frequencies
         self.budget_split, self.on_invalid = budget_split, on_invalid
-        self.n_components, self.hidden_layer_sizes, self.generated_rows = (
-            n_components,
-            hidden_layer_sizes,
-            generated_rows,
-        )
-        self.blur, self.l1_weight, self.steps_at_once = blur, l1_weight, steps_at_once
+        self.n_components, self.hidden_layer_sizes = n_components, hidden_layer_sizes
+        self.generated_rows, self.blur, self.l1_weight = generated_rows, blur, l1_weight
+        self.steps_at_once = steps_at_once
         self.training, self.learning_rate, self.average = training, learning_rate, average
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress

@@ -255,12 +255,9 @@ class DPCGANSynthesizer(BaseSynthesizer):
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
         self.budget_split, self.on_invalid = budget_split, on_invalid
-        self.n_components, self.generator_sizes, self.discriminator_sizes = (
-            n_components, generator_sizes, discriminator_sizes,
-        )  # fmt: skip
-        self.n_critic, self.learning_rate, self.generator_learning_rate = (
-            n_critic, learning_rate, generator_learning_rate,
-        )  # fmt: skip
+        self.n_components, self.n_critic = n_components, n_critic
+        self.generator_sizes, self.discriminator_sizes = generator_sizes, discriminator_sizes
+        self.learning_rate, self.generator_learning_rate = learning_rate, generator_learning_rate
         self.training, self.preset = training, preset
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress

@@ -187,9 +187,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
         self.budget_split, self.on_invalid = budget_split, on_invalid
-        self.n_components = n_components
-        self.likelihood = likelihood
-        self.beta = beta
+        self.n_components, self.beta, self.likelihood = n_components, beta, likelihood
         self.n_clusters, self.cluster_steps = n_clusters, cluster_steps
         self.n_frequencies, self.length_scale = n_frequencies, length_scale
         self.training, self.checkpoint = training, checkpoint

@@ -263,9 +263,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
         self.budget_split, self.on_invalid = budget_split, on_invalid
-        self.n_components, self.prior = n_components, prior
-        self.likelihood = likelihood
-        self.beta, self.divergence = beta, divergence
+        self.n_components, self.beta, self.likelihood = n_components, beta, likelihood
+        self.divergence, self.prior = divergence, prior
         self.training, self.checkpoint = training, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
@@ -345,9 +344,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
         self.budget_split, self.on_invalid = budget_split, on_invalid
-        self.n_components = n_components
-        self.likelihood = likelihood
-        self.beta = beta
+        self.n_components, self.beta, self.likelihood = n_components, beta, likelihood
         self.training, self.checkpoint = training, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
