@@ -12,9 +12,7 @@ import warnings
 from . import __version__
 from .commands import add_commands
 from .exceptions import BenchmarkError
-from .utils.printing import one_line
-
-__all__ = ["main"]
+from .utils.printing import one_line, say
 
 
 def main(argv=None):
@@ -32,10 +30,10 @@ def main(argv=None):
     except (ValueError, OSError, RuntimeError, ImportError, Warning) as error:  # a warning where they are errors
         if arguments.traceback:
             raise
-        print(f"skdpgen: {one_line(_in_words(error))}", file=sys.stderr)
+        say(one_line(_in_words(error)))
         return 1 if isinstance(error, BenchmarkError) else 2
     except KeyboardInterrupt as error:
-        print(f"skdpgen: {str(error) or 'interrupted; what was charged stays charged'}", file=sys.stderr)
+        say(str(error) or "interrupted; what was charged stays charged")
         return 130
     return code or 0
 
@@ -68,7 +66,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _one_line_warning(message, category, filename, lineno, file=None, line=None):
-    print(f"skdpgen: {category.__name__}: {one_line(message)}", file=sys.stderr)
+    say(f"{category.__name__}: {one_line(message)}")
 
 
 def _parser(argv):

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from ._parameters import ParameterObject, check_nested, check_split, read_unit, refuse_moved, share_of
+from ._parameters import ParameterObject, check_nested, check_split, read_unit, refuse_inner, share_of
 from ._types import DELTAS, EPSILONS, NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
 from .accounting._calibration import check_noise_of_steps
@@ -33,8 +33,6 @@ from .utils.validation import (
     is_finite,
     python_value,
 )
-
-__all__ = ["DEFAULT_DELTA", "MOST_ROWS", "PRIVACY_CONSTRAINTS", "PrivateEstimator", "draw_seed"]
 
 # That of the tables of P3GM, PriVAE and DP2-VAE, and of our benchmarks.
 DEFAULT_DELTA = 1e-5
@@ -72,12 +70,12 @@ class PrivateEstimator(BaseEstimator):
     _has_unit_columns = False  # whether `columns` and `shared` of a PrivacyUnit have a meaning
 
     def __new__(cls, *args, **parameters):
-        refuse_moved(cls, parameters)
+        refuse_inner(cls, parameters)
         return super().__new__(cls)
 
     def set_params(self, **params):
         """Set parameters of this estimator and, by ``unit__weighting`` and the like, of the objects that it holds."""
-        refuse_moved(type(self), params)
+        refuse_inner(type(self), params)
         check_nested(self, params)
         return super().set_params(**params)
 

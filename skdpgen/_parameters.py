@@ -21,28 +21,6 @@ from .utils.validation import (
     python_value,
 )
 
-__all__ = [
-    "DPSGD",
-    "SPLIT_CONSTRAINTS",
-    "UNIT_CONSTRAINTS",
-    "GroupDivergence",
-    "ImageFeatures",
-    "LatentMixture",
-    "ParameterObject",
-    "PrivacyUnit",
-    "SubsetSGD",
-    "check_nested",
-    "check_split",
-    "flat_parameters",
-    "grouped_parameters",
-    "make_objects",
-    "object_of",
-    "read_unit",
-    "refuse_moved",
-    "share_of",
-    "unit_columns",
-]
-
 # Shares of the whole budget where `budget_split` does not say otherwise: of each kind of fact that is learned, and of
 # the clusters of DP-GM, and of the model of the target, which is made where its share is given.
 _SHARES = {"bounds": 0.05, "clusters": 0.1, "target": 0.0}
@@ -51,26 +29,6 @@ _SHARE = Interval(Real, 1e-6, 1, closed="left")
 _LEARNED = ("schema", "categories", "ranges", "bins", "levels", "classes", "l2_bound", "unit_rows", "row_count")
 _MOMENTS = ("moments", "mean", "norm", "triples", "units", "unit_pairs", "cells", "greys")
 _MODELS = ("training", "votes", "gradients", "embedding", "network", "em", "start")
-# Parameters of earlier versions: the parameter that holds them now, and what to give.
-_MOVED = {
-    "unit_weighting": ("unit", "unit=PrivacyUnit(..., weighting=...)"),
-    "missing_unit": ("unit", "unit=PrivacyUnit(..., missing=...)"),
-    "unit_columns": ("unit", "unit=PrivacyUnit(..., columns=...)"),
-    "bounds_share": ("budget_split", 'budget_split={"bounds": ...}'),
-    "clusters_share": ("budget_split", 'budget_split={"clusters": ...}'),
-    "n_mixture": ("prior", "prior=LatentMixture(n_components=...)"),
-    "covariance_type": ("prior", "prior=LatentMixture(covariance_type=...)"),
-    "em_steps": ("prior", "prior=LatentMixture(n_iter=...)"),
-    "start": ("training", "training={training}(warm_start_steps=...), with 0 for random initial parameters"),
-    "start_steps": ("training", "training={training}(warm_start_steps=...)"),
-    "latent_variance": ("training", "training=DPSGD(net=DPNet(P3GMModule, module__latent_variance=...))"),
-    "encoder": ("architecture", "architecture=(encoder, decoder)"),
-    "decoder": ("architecture", "architecture=(encoder, decoder)"),
-    "alpha": ("divergence", "divergence=GroupDivergence(..., alpha=...)"),
-    "n_groups": ("divergence", "divergence=GroupDivergence(..., n_groups=...)"),
-    "group_gradient_bound": ("divergence", "divergence=GroupDivergence(..., gradient_bound=...)"),
-    "aggregation": ("divergence", "divergence=GroupDivergence(..., aggregation=...)"),
-}
 
 
 class ParameterObject(BaseEstimator):
@@ -277,9 +235,8 @@ class DPSGD(ParameterObject):
         device=None,
     ):
         self.steps, self.sampling_rate, self.batch_size, self.epochs = steps, sampling_rate, batch_size, epochs
-        self.gradient_bound, self.warm_start_steps, self.net, self.device = (
-            gradient_bound, warm_start_steps, net, device,
-        )  # fmt: skip
+        self.gradient_bound, self.warm_start_steps = gradient_bound, warm_start_steps
+        self.net, self.device = net, device
 
 
 class SubsetSGD(ParameterObject):
@@ -483,19 +440,15 @@ def check_nested(estimator, params):
             raise ValueError(f"{name} is of an object that {outer}= holds: give {outer}={kind.__name__}() too")
 
 
-def refuse_moved(owner, names):
-    """Raise TypeError for parameters of earlier versions that a class lacks, which says where they are now."""
+def refuse_inner(owner, names):
+    """Raise TypeError for parameters that a class lacks and an object that it holds has: it says how to give them."""
     known = owner._get_param_names()
-    training = object_of(owner, "training")
+    held = {name: kind for name in known if (kind := object_of(owner, name)) is not None}
     for name in (name.partition("__")[0] for name in names):
-        if name in known:
-            continue
-        holder, text = _MOVED.get(name, (None, ""))
-        if holder not in known and training is not None and name in training._get_param_names():
-            holder, text = "training", f"training={{training}}({name}=...)"
-        if holder in known:
-            text = text.replace("{training}", getattr(training, "__name__", ""))
-            raise TypeError(f"{owner.__name__} has no parameter {name!r} any more: give {text}")
+        kinds = {holder: kind for holder, kind in held.items() if name in kind._get_param_names()}
+        if kinds and name not in known:
+            places = " or ".join(f"{holder}={kind.__name__}({name}=...)" for holder, kind in kinds.items())
+            raise TypeError(f"{owner.__name__} has no parameter {name!r}: give {places}")
 
 
 def flat_parameters(estimator):

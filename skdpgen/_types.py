@@ -6,21 +6,6 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-__all__ = [
-    "DELTAS",
-    "EPSILONS",
-    "MISSING_UNITS",
-    "MOST_ROWS_PER_UNIT",
-    "NEIGHBORING",
-    "WEIGHTINGS",
-    "BoundedSum",
-    "BoundedUnit",
-    "UnitRelation",
-    "check_neighboring",
-    "in_words",
-    "unit_of",
-]
-
 NEIGHBORING: tuple[str, ...] = ("add_or_remove_one", "replace_one")
 # Smallest and largest epsilon and delta of a fit; an epsilon may also be infinite.
 EPSILONS, DELTAS = (1e-6, 1e3), (1e-100, 0.1)

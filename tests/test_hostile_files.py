@@ -28,8 +28,8 @@ from skdpgen.accounting import (
 )
 from skdpgen.accounting._card import digest
 from skdpgen.exceptions import SchemaError
-from skdpgen.generators.constraints import RowConstraint
 from skdpgen.tabular import Categorical, Datetime, Numeric
+from skdpgen.tabular._constraints import RowConstraint
 
 DATA = Path(__file__).parent / "data"
 CARDS = sorted(DATA.glob("*.card.json"))

@@ -164,35 +164,28 @@ def test_a_card_and_a_file_hold_the_objects(tmp_path):
 
 
 # ---- refusals cost nothing -------------------------------------------------------------------------------------------
-MOVED = {
-    "unit_weighting": "weighting=", "missing_unit": "missing=", "unit_columns": "columns=", "bounds_share": '"bounds"',
-    "n_mixture": "n_components=", "covariance_type": "covariance_type=", "em_steps": "n_iter=",
-    **{name: f"training=DPSGD({name}=" for name in DPSGD().get_params()}, "net__lr": "training=DPSGD(net=",
-    "latent_variance": "module__latent_variance=",
-}  # fmt: skip
-_OTHERS_MOVED = [
-    (PriVAESynthesizer, "alpha", "divergence=GroupDivergence(..., alpha="),
-    (PriVAESynthesizer, "group_gradient_bound", "divergence=GroupDivergence(..., gradient_bound="),
-    (PriVAESynthesizer, "start", "training=DPSGD(warm_start_steps="),
-    (DPVAESynthesizer, "start_steps", "training=DPSGD(warm_start_steps="),
-    *((DP2VAESynthesizer, name, f"training=SubsetSGD({name}=") for name in SubsetSGD().get_params()),
-    (DP2VAESynthesizer, "start", "training=SubsetSGD(warm_start_steps="),
-    (DP2VAESynthesizer, "encoder", "architecture=(encoder, decoder)"),
-    (DP2VAESynthesizer, "decoder", "architecture=(encoder, decoder)"),
-    (DPSinkhornSynthesizer, "gradient_bound", "training=DPSGD(gradient_bound="),
+_INNER = [
+    *((P3GMSynthesizer, name, f"training=DPSGD({name}=...)") for name in DPSGD().get_params()),
+    (P3GMSynthesizer, "net__lr", "training=DPSGD(net=...)"),
+    (P3GMSynthesizer, "weighting", "unit=PrivacyUnit(weighting=...)"),
+    (P3GMSynthesizer, "covariance_type", "prior=LatentMixture(covariance_type=...)"),
+    (P3GMSynthesizer, "n_iter", "prior=LatentMixture(n_iter=...)"),
+    (P3GMSynthesizer, "n_scales", "decoder=ImageFeatures(n_scales=...)"),
+    (PriVAESynthesizer, "alpha", "divergence=GroupDivergence(alpha=...)"),
+    (PriVAESynthesizer, "gradient_bound", "GroupDivergence(gradient_bound=...) or training=DPSGD(gradient_bound=...)"),
+    *((DP2VAESynthesizer, name, f"training=SubsetSGD({name}=...)") for name in SubsetSGD().get_params()),
+    (DPSinkhornSynthesizer, "gradient_bound", "training=DPSGD(gradient_bound=...)"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("cls", "name", "today"), [*((P3GMSynthesizer, name, MOVED[name]) for name in MOVED), *_OTHERS_MOVED]
-)
-def test_a_name_of_before_is_refused_with_the_one_of_today(cls, name, today):
+@pytest.mark.parametrize(("cls", "name", "place"), _INNER)
+def test_a_parameter_of_an_object_is_refused_with_its_place(cls, name, place):
     for refused in (lambda: cls(**{name: 1}), lambda: cls().set_params(**{name: 1})):
-        with pytest.raises(TypeError, match=f"{name.partition('__')[0]}.*{re.escape(today)}"):
+        with pytest.raises(TypeError, match=f"{name.partition('__')[0]}.*{re.escape(place)}"):
             refused()
 
 
-def test_names_that_were_others_parameters_are_not_taken_for_those_of_before():
+def test_parameters_of_a_class_itself_are_not_taken_for_those_of_an_object():
     assert skdpgen.DPGaussianMixture(covariance_type="diag").covariance_type == "diag"
     assert skdpgen.DPMERFSynthesizer(steps=3).steps == 3
     with pytest.raises(TypeError, match="unexpected keyword argument 'steps'"):

@@ -25,8 +25,6 @@ from ._renyi import rdp_at
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PrivacyAccountant", "detached_accountant"]
-
 
 class PrivacyAccountant:
     """One privacy budget for all fits on one data set; it refuses charges beyond the budget.

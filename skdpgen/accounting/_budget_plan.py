@@ -14,8 +14,6 @@ from ._card import remark_on_epsilon
 from ._events import SUBSET_MECHANISMS
 from ._pricing import epsilon_pld
 
-__all__ = ["BudgetPlan", "PlannedCounts", "PlannedPhase"]
-
 _DELTAS = tuple(10.0**-k for k in range(4, 9))
 
 

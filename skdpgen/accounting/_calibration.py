@@ -20,18 +20,6 @@ from ._pricing import COARSE, FINE, check_delta, check_epsilon, combine, epsilon
 from ._renyi import rdp_at
 from ._subset_sampling import sampled_noise_multiplier
 
-__all__ = [
-    "FitPlan",
-    "Phase",
-    "calibrate",
-    "check_noise_of_steps",
-    "check_phases",
-    "make_plan",
-    "noise_multiplier_for",
-    "scale_for_rdp",
-    "scale_of_rdp",
-]
-
 # Relative distance below the budget that the search aims at, and that it accepts.
 _AIM, _ACCEPT = 2.5e-4, 1e-3
 _MOST_FINE = 4

@@ -28,17 +28,6 @@ from ._facts import plain
 from ._filter import STATUSES, Entry, PrivacyFilter, proves_privacy
 from ._pricing import check_delta, check_work, epsilon_pld, epsilon_rdp, why_bounded
 
-__all__ = [
-    "FILES",
-    "NOT_PRIVATE",
-    "PrivacyCard",
-    "check_dataset",
-    "default_versions",
-    "digest",
-    "plain",
-    "remark_on_epsilon",
-]
-
 _FORMAT, _OLD_FORMAT = "skdpgen-privacy-card-2", "skdpgen-privacy-card-1"
 _OLD_FIELDS = (
     *("format", "private", "neighboring", "unit", "model", "fit", "ledger", "sampler", "public_assumptions"),

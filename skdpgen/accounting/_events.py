@@ -25,31 +25,6 @@ from dp_accounting.dp_event import RepeatAndSelectDpEvent
 
 from ..utils.strict_json import read_json
 
-__all__ = [
-    "RUNS",
-    "SUBSET_MECHANISMS",
-    "Charge",
-    "OneOfDpEvent",
-    "Release",
-    "Repetition",
-    "SubsetSampledDpEvent",
-    "checked_release",
-    "compose_events",
-    "describe_event",
-    "event_from_json",
-    "event_of",
-    "event_to_json",
-    "gaussian_event",
-    "mechanisms",
-    "non_private_event",
-    "poisson_gaussian_event",
-    "releases",
-    "releases_from_json",
-    "releases_to_json",
-    "repeat_and_select_event",
-    "subset_gaussian_event",
-]
-
 # Ranges of the numbers in a release. Beyond them an epsilon overflows or is lost in rounding; a fit uses far less.
 NOISE_RANGE = (1e-12, 1e18)
 LEAST_RATE = 1e-12

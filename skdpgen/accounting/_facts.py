@@ -14,8 +14,6 @@ from datetime import date
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["array_columns", "declared_facts", "list_digest", "plain", "table_columns"]
-
 # Parameters of estimators that declare facts about the data.
 _DECLARING = ("schema", "classes", "bounds", "l2_bound", "image_shape", "importance", "constraints", "means_init")
 # JSON text of one fact (a list of categories, say), and of all columns together. A card may have 16 MiB.

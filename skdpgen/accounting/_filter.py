@@ -17,8 +17,6 @@ from ._events import Charge, check_unit_name
 from ._pricing import check_delta, check_epsilon, epsilon_pld, gaussian_epsilon
 from ._renyi import conversion_cost, rdp_at
 
-__all__ = ["STATUSES", "Entry", "PrivacyFilter", "Totals", "proves_privacy"]
-
 # Status that an entry of a ledger may have; see `Entry`.
 STATUSES = ("planned", "charged", "seeded")
 

@@ -41,8 +41,6 @@ from ._ledger_records import (
 )
 from ._pricing import check_work
 
-__all__ = ["FileLedger", "MemoryLedger", "create_ledger_file", "turn"]
-
 
 # ---- in memory -------------------------------------------------------------------------------------
 class MemoryLedger:

@@ -14,24 +14,6 @@ from ..utils.clock import is_day
 from ._events import SUBSET_MECHANISMS, Charge, releases_from_json, releases_to_json
 from ._filter import STATUSES, Entry, PrivacyFilter, Totals
 
-__all__ = [
-    "FitSteps",
-    "Record",
-    "agree",
-    "charge_record",
-    "end_record",
-    "entries_of",
-    "first_link",
-    "fit_steps_of",
-    "link",
-    "parse",
-    "replay",
-    "steps_of",
-    "take_record",
-    "totals_of",
-    "use_record",
-]
-
 # Relative tolerance for another processor's rounding, in a sum that is computed again.
 _TOLERANCE = 1e-6
 _SUMS = ("rdp", "extra", "first_rdp", "first_extra")

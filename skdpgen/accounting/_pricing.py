@@ -36,26 +36,6 @@ from ._renyi import (
 )
 from ._subset_sampling import subset_distribution, subset_variance
 
-__all__ = [
-    "COARSE",
-    "FINE",
-    "MOST_WORK",
-    "check_delta",
-    "check_epsilon",
-    "check_work",
-    "combine",
-    "delta_curve",
-    "delta_pld",
-    "epsilon_of",
-    "epsilon_pld",
-    "epsilon_rdp",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_mu",
-    "why_bounded",
-    "work_alone",
-]
-
 # ---- Gaussian releases ---------------------------------------------------------------------------
 # Any number of them is one release of mu = sqrt(sum of 1 / noise_multiplier^2).
 # Beyond this mu, the bound of concentrated differential privacy: above the exact figure by less than 2e-7 of it.

@@ -16,17 +16,6 @@ from ._filter import PrivacyFilter
 from ._ledger import FileLedger
 from ._ledger_records import FitSteps
 
-__all__ = [
-    "ChargedSteps",
-    "CheckpointHeader",
-    "Receipt",
-    "header_text",
-    "read_header",
-    "read_whole",
-    "resume",
-    "unit_of_plan",
-]
-
 
 class Receipt:
     """Proof that releases were charged, in this process; each of them may be made once.

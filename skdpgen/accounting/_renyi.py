@@ -15,25 +15,6 @@ from scipy.special import gammaln, logsumexp
 from ._events import SUBSET_MECHANISMS, Release, Repetition
 from ._subset_sampling import subset_rdp
 
-__all__ = [
-    "MOST_GROUPS",
-    "Combined",
-    "closed_form_rdp",
-    "contribution_distance",
-    "conversion_cost",
-    "delta_of_combined",
-    "delta_of_rows",
-    "epsilon_by_rdp",
-    "epsilon_of_combined",
-    "epsilon_of_rows",
-    "points_at_many_orders",
-    "poisson_rdp",
-    "quadrature_points",
-    "rdp_at",
-    "repetition_points",
-    "run_probabilities",
-]
-
 # ---- orders --------------------------------------------------------------------------------------
 # Every order gives a valid bound. The lists differ because each is a part of figures that are already published:
 # the epsilon on a card that stands beside that by PLD,

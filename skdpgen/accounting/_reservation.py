@@ -21,8 +21,6 @@ from ._pricing import check_delta, check_epsilon, epsilon_rdp, gaussian_mu
 from ._receipt import Receipt
 from ._renyi import rdp_at, run_probabilities
 
-__all__ = ["CalibratedFit", "PhaseRecorder", "Reservation", "calibrate_by_rdp", "plan_at"]
-
 # Relative distance below its target at which the search for the noise ends.
 _TOLERANCE = 1e-4
 

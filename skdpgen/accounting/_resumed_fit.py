@@ -23,8 +23,6 @@ from ._events import Charge
 from ._ledger_records import FitSteps
 from ._receipt import ChargedSteps, Receipt
 
-__all__ = ["ResumedFit", "ledger_steps", "plan_from_json", "plan_to_json"]
-
 _PHASE_FIELDS = ("label", "share", "steps", "sampling_rate", "mechanism", "signal")
 
 

@@ -14,8 +14,6 @@ from scipy.optimize import minimize_scalar
 
 from ._pricing import delta_curve
 
-__all__ = ["membership_advantage", "true_positive_rate"]
-
 
 def membership_advantage(charges_or_events, neighboring: str) -> float:
     """Largest true positive rate less false positive rate of any attack that infers membership.

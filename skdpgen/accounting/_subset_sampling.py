@@ -15,8 +15,6 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import log_ndtr
 
-__all__ = ["sampled_noise_multiplier", "subset_distribution", "subset_rdp", "subset_variance"]
-
 
 def _log_delta(epsilon, mu):
     """Log of delta(epsilon) of one Gaussian release whose sensitivity is `mu` standard deviations."""

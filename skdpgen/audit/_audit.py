@@ -47,8 +47,6 @@ from ._runs import (
 )
 from ._sampled import SampledScores, scores_of_steps
 
-__all__ = ["AuditPlan", "AuditResult", "audit", "audit_neighbours", "audit_one_run", "audit_training", "plan_audit"]
-
 METHODS = ("likelihood", "counts", "shift", "scale", "distribution_free")
 
 

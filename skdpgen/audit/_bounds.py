@@ -9,20 +9,6 @@ from scipy import optimize, stats
 
 from ..accounting import gaussian_epsilon, gaussian_mu
 
-__all__ = [
-    "RUNS_OF_A_PAIR",
-    "epsilon_from_counts",
-    "epsilon_from_guesses",
-    "error_bounds",
-    "expected_bound",
-    "expected_bound_of_scale",
-    "least_claim",
-    "mu_from_counts",
-    "mu_from_pairs",
-    "mu_from_scale",
-    "mu_from_shift",
-]
-
 # Of so many runs of each data set one is of a pair with the same noise; of the two, one counts where noise is measured.
 RUNS_OF_A_PAIR = 5
 

@@ -15,28 +15,10 @@ from sklearn.base import clone
 
 from .._parameters import read_unit
 from ..accounting import describe_event
-from ..testing._replay import Replay, replay_releases
 from ..utils.noise import NoiseGenerator, make_noise_generator, override_noise
 from ..utils.progress import without_bars
-from ..utils.watching import watch_releases
+from ..utils.watching import Replay, replay_releases, watch_releases
 from ._bounds import RUNS_OF_A_PAIR, mu_from_pairs, mu_from_scale
-
-__all__ = [
-    "bounds_of_distances",
-    "canary_rows",
-    "claimed_mu",
-    "contribution",
-    "data_sets",
-    "fit_distances",
-    "fitted_numbers",
-    "follow",
-    "follow_path",
-    "noise_scaled",
-    "project",
-    "released_by",
-    "with_public_seed",
-]
-
 
 _DIFFERENT = "fits of neighbouring data sets made different releases: give `statistic`"
 

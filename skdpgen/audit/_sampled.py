@@ -16,8 +16,6 @@ import math
 import numpy as np
 from scipy import optimize, stats
 
-__all__ = ["SampledScores", "scores_of_steps"]
-
 # Standard normal, on a grid on which the trapezoidal rule is exact to rounding.
 _GRID = np.linspace(-12.0, 12.0, 2401)
 _WEIGHTS = np.exp(-(_GRID**2) / 2) / np.exp(-(_GRID**2) / 2).sum()

@@ -16,8 +16,6 @@ from ._audit import AuditResult, check_plan
 from ._runs import bounds_of_distances
 from ._sampled import SampledScores, scores_of_steps
 
-__all__ = ["audit_trainings"]
-
 # Expected members of a group in a step: no group is ever empty, so that without the canary all gradients point one way.
 _MEMBERS = 30
 # Size of gradients before they are clipped, as a multiple of the largest bound.

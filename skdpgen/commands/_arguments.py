@@ -10,61 +10,35 @@ import shlex
 from .._types import DELTAS, EPSILONS, MISSING_UNITS, NEIGHBORING, WEIGHTINGS, in_words
 from ..utils.printing import printable
 
-__all__ = [
-    "add_budget",
-    "add_dropping",
-    "add_escaping",
-    "add_only_schema_columns",
-    "add_quiet",
-    "add_reading",
-    "add_schema",
-    "add_seed",
-    "add_settings",
-    "add_target",
-    "add_unit",
-    "check_budget",
-    "columns_of",
-    "find_models",
-    "load_card",
-    "make_model",
-    "names_of",
-    "objects_of",
-    "options",
-    "print_ledger",
-    "print_written",
-    "read_settings",
-    "unit_settings",
-]
+
+def add_repeated(parser, option, what):
+    """Add an option that may be given several times: its name and metavar, as in "--drop A,B", and its help."""
+    name, metavar = option.split()
+    parser.add_argument(name, metavar=metavar, action="append", default=[], help=f"{what}; repeatable")
 
 
 def add_reading(parser):
     """Options of the CSV files that a command reads."""
-    parser.add_argument(
-        "--missing",
-        metavar="TEXT",
-        action="append",
-        default=[],
-        help="text of a missing value; repeatable; synthetic rows are written with the first TEXT",
+    add_repeated(
+        parser,
+        "--missing TEXT",
+        "text of a missing value; synthetic rows are written with the first TEXT",
     )
     parser.add_argument(
         "--separator", metavar="C", help="separator of the fields of a CSV file: a character, or tab (default: comma)"
     )
     parser.add_argument("--decimal", metavar="C", help="decimal mark of numbers: . or , (default: .)")
     parser.add_argument("--thousands", metavar="C", help="mark between thousands: . or , or ' or space (default: none)")
-    parser.add_argument(
-        "--dates",
-        metavar="FORMAT",
-        action="append",
-        default=[],
-        help="format of dates that are not in ISO 8601, such as %%d.%%m.%%Y; repeatable; a column of a schema "
-        "that has no format is written in the first one that shows days, or times, as the column has them",
+    add_repeated(
+        parser,
+        "--dates FORMAT",
+        "format of dates that are not in ISO 8601, such as %%d.%%m.%%Y; a column of a schema that has no "
+        "format is written in the first one that shows days, or times, as the column has them",
     )
-    parser.add_argument(
-        "--sign",
-        metavar="TEXT",
-        action="append",
-        default=[],
-        help="text before or after numbers that is left out, such as $, %%, EUR or mg/L, or the < of <5; repeatable; "
+    add_repeated(
+        parser,
+        "--sign TEXT",
+        "text before or after numbers that is left out, such as $, %%, EUR or mg/L, or the < of <5; "
         "synthetic numbers are written without it",
     )
     parser.add_argument(
@@ -87,12 +61,10 @@ def add_reading(parser):
 
 def add_dropping(parser):
     """Option of columns that a command leaves out."""
-    parser.add_argument(
-        "--drop",
-        metavar="A,B",
-        action="append",
-        default=[],
-        help="columns to leave out, separated by commas; repeatable",
+    add_repeated(
+        parser,
+        "--drop A,B",
+        "columns to leave out, separated by commas",
     )
 
 
@@ -245,13 +217,11 @@ def add_quiet(parser):
 
 
 def add_settings(parser):
-    parser.add_argument(
-        "--set",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="parameter of the model and its value, a Python literal or text, such as n_components=20; parameters of "
-        "an object, such as DPSGD or LatentMixture, are set by training__steps=200 or prior__n_iter=10; repeatable",
+    add_repeated(
+        parser,
+        "--set NAME=VALUE",
+        "parameter of the model and its value, a Python literal or text, such as n_components=20; parameters "
+        "of an object, such as DPSGD or LatentMixture, are set by training__steps=200 or prior__n_iter=10",
     )
 
 
@@ -278,17 +248,17 @@ def read_settings(texts):
 
 
 def objects_of(model, settings):
-    """Return what `read_settings` gave with parameter objects, for a class; ValueError for a name of earlier versions.
+    """Return what `read_settings` gave with parameter objects, for a class; ValueError for a parameter of an object.
 
     Parameters
     ----------
     model : type
     settings : dict
     """
-    from .._parameters import make_objects, refuse_moved
+    from .._parameters import make_objects, refuse_inner
 
     try:
-        refuse_moved(model, settings)
+        refuse_inner(model, settings)
     except TypeError as error:
         raise ValueError(f"--set: {error}. A parameter of an object is set by --set training__steps=200") from None
     return make_objects(model, settings)

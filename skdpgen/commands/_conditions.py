@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["add_conditions", "read_class_ratio", "read_given"]
+from ._arguments import add_repeated
 
 
 def add_conditions(parser):
     """Options of the rows to be drawn."""
-    parser.add_argument(
-        "--given",
-        metavar="COLUMN=VALUE",
-        action="append",
-        default=[],
-        help="rows with this value: of a category (repeated: one of several), of a number or date (LOW..HIGH: between "
-        "them, an end may be left out), or nothing after = for a missing value; repeatable",
+    add_repeated(
+        parser,
+        "--given COLUMN=VALUE",
+        "rows with this value: of a category (repeated: one of several), of a number or date (LOW..HIGH: "
+        "between them, an end may be left out), or nothing after = for a missing value",
     )
     parser.add_argument(
         "--class-ratio",

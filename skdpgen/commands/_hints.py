@@ -10,18 +10,6 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pdt
 
-__all__ = [
-    "UNIT_HINT",
-    "codes_of_missing_values",
-    "constants",
-    "copies",
-    "free_texts",
-    "lacking_times",
-    "likely_units",
-    "nested",
-    "row_numbers",
-]
-
 UNIT_HINT = "if one person (or household, or device) may have several rows, protect persons and not rows"
 # Fewer different values are hardly those of identifiers.
 _FEWEST = 20

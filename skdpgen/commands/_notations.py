@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-__all__ = ["declared_notation", "reading", "refuse_notations", "say_differences", "writing"]
+from ..utils.printing import say
 
 # Entries of `Schema.notation`: the option, and the parameter of `Notation`.
 _ENTRIES = {
@@ -57,7 +56,7 @@ def say_differences(arguments, schema):
     given, declared = _given(arguments), {} if schema is None or schema.notation is None else schema.notation
     if differ := [name for name in given if name in declared and given[name] != declared[name]]:
         options = ", ".join(f"--{_ENTRIES[name][0].replace('_', '-')}" for name in differ)
-        print(f"skdpgen: the schema declares another notation; used is that of the options: {options}", file=sys.stderr)
+        say(f"the schema declares another notation; used is that of the options: {options}")
 
 
 def _checked(kind, declared, given, **others):

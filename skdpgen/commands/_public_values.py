@@ -9,8 +9,6 @@ from ..exceptions import PrivacyLeakWarning, SchemaError
 from ..tabular import Categorical, Datetime
 from ..utils.printing import listed
 
-__all__ = ["declare_public"]
-
 
 def declare_public(schema, frame, names):
     """Complete columns of a schema from the values of a frame, which the caller knows to be public.

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from ..utils.printing import listed, printable
 
-__all__ = ["Answers", "Terminal", "ask_about", "on_terminal"]
-
 # Values of a list that are printed, and characters of each: a line of a terminal.
 _SHOWN, _WIDTH = 6, 24
 # Fewer rows tell nothing of keys and constants; more different whole numbers than this are hardly codes.

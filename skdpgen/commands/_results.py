@@ -17,8 +17,6 @@ from ..generators.units import with_ids
 from ..utils.atomic import Draft
 from ._units import UnitTables
 
-__all__ = ["RESCUE_SUFFIX", "Results", "write_rows"]
-
 # Suffix of a released model that was saved elsewhere, because its rows or the model itself could not be written.
 RESCUE_SUFFIX = ".rescue.safetensors"
 

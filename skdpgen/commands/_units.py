@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pandas as pd
 
-__all__ = ["UnitTables", "add_synthetic_units", "check_synthetic_units", "with_unit"]
-
 
 def add_synthetic_units(parser):
     """Options of samples that consist of units of several rows."""

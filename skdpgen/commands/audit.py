@@ -8,8 +8,6 @@ from dataclasses import asdict
 from .._types import WEIGHTINGS
 from ._arguments import add_quiet, add_settings, check_budget, find_models, make_model, objects_of, read_settings
 
-__all__ = ["add", "run"]
-
 # Declared, so that few values but the model are released, and the canary affects most of them: every record takes part
 # in the single step of a network, and phases that cost time and no privacy are short.
 DECLARED = {"bounds": (-1, 1), "l2_bound": 1.0}

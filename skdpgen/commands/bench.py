@@ -7,8 +7,6 @@ import importlib
 import sys
 from pathlib import Path
 
-__all__ = ["add", "run"]
-
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _ABSENT = (
     "the benchmarks are not part of the installed package: clone the repository, install it with "

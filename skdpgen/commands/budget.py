@@ -21,8 +21,6 @@ from ._arguments import (
 )
 from ._notations import reading
 
-__all__ = ["add", "run"]
-
 # Rows of a unit for which the noise is compared, where their number is not given.
 _COMPARED = (1, 2, 3, 5, 8, 13)
 

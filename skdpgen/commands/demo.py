@@ -8,8 +8,6 @@ from time import perf_counter
 
 from ._arguments import add_budget, add_quiet, add_seed
 
-__all__ = ["add", "run"]
-
 # Default epsilon of each data set: with a few hundred rows at epsilon 1, noise hides most of the signal.
 _EPSILON = {"digits": 3.0, "breast_cancer": 3.0, "adult": 1.0}
 _HELD_OUT = 0.2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["add", "run"]
-
 # Lines of fits, unless all are asked for.
 _LAST = 50
 # Of a name in the table.

@@ -10,8 +10,6 @@ from ._arguments import add_dropping, add_only_schema_columns, add_quiet, add_re
 from ._notations import reading, say_differences
 from ._units import with_unit
 
-__all__ = ["add", "run"]
-
 
 def add(command):
     """Register the options."""

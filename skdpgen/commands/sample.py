@@ -7,8 +7,6 @@ from ._conditions import add_conditions, read_class_ratio, read_given
 from ._notations import writing
 from ._units import add_synthetic_units, check_synthetic_units
 
-__all__ = ["add", "run"]
-
 
 def add(command):
     """Register the options."""

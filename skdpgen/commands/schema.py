@@ -10,10 +10,9 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from ._arguments import add_dropping, add_reading, columns_of, names_of, options
+from ..utils.printing import say
+from ._arguments import add_dropping, add_reading, add_repeated, columns_of, names_of, options
 from ._notations import declared_notation, reading, refuse_notations
-
-__all__ = ["add", "run"]
 
 # File of the answers, where none is named and stdout is a terminal too.
 _OUTPUT = "schema.json"
@@ -23,13 +22,10 @@ def add(command):
     """Register the options."""
     command.add_argument("input", metavar="INPUT", help="CSV or Parquet file")
     add_reading(command)
-    command.add_argument(
-        "--public",
-        metavar="COLUMN",
-        action="append",
-        default=[],
-        help="declare that the bounds or categories of this column in the file are public ('*' for all columns); "
-        "repeatable",
+    add_repeated(
+        command,
+        "--public COLUMN",
+        "declare that the bounds or categories of this column in the file are public ('*' for all columns)",
     )
     command.add_argument(
         "--target",
@@ -50,9 +46,7 @@ def add(command):
         ),
         ("--categorical", "categorical although their values are numbers, such as codes"),
     ):
-        command.add_argument(
-            option, metavar="A,B", action="append", default=[], help=f"columns that are {what}; repeatable"
-        )
+        add_repeated(command, f"{option} A,B", f"columns that are {what}")
     add_dropping(command)
     command.add_argument(
         "--no-questions",
@@ -138,21 +132,19 @@ def _new_file(path, terminal, source):
 def _say_what_to_do(arguments, schema, frame):
     from ..tabular import Identifier
 
-    print(
-        "skdpgen: the schema declares the names and kinds of the columns as public. Check them. Replace null by bounds "
+    say(
+        "the schema declares the names and kinds of the columns as public. Check them. Replace null by bounds "
         'or categories that are public knowledge, such as [0, 120], ["2020-01-01", "2024-12-31"] or ["yes", "no"]; '
-        'what stays null is learned, and charged. Set "missing" to false for a column that cannot have missing values',
-        file=sys.stderr,
+        'what stays null is learned, and charged. Set "missing" to false for a column that cannot have missing values'
     )
     _point_out(arguments, schema)
     known = [name for name in frame.columns if isinstance(schema[name], Identifier) and schema[name].within_unit]
     _point_out_values(frame.drop(columns=known))
     _point_out_columns(frame.drop(columns=[name for name in frame.columns if isinstance(schema[name], Identifier)]))
     if schema.notation is not None:
-        print(
-            f"skdpgen: the schema stores how the file is written ({_notation(arguments).strip()}): synthesize and "
-            "report need no such options with this schema, and synthetic rows are written in the same way",
-            file=sys.stderr,
+        say(
+            f"the schema stores how the file is written ({_notation(arguments).strip()}): synthesize and "
+            "report need no such options with this schema, and synthetic rows are written in the same way"
         )
 
 
@@ -176,12 +168,11 @@ def _say_what_comes_next(arguments, schema, answers, left_out):
     shared = options(schema=schema, target=answers.target)
     shared += options(unit=answers.unit, drop=",".join(map(str, left_out)) or None)
     source = shlex.quote(arguments.input)
-    print(
-        f"skdpgen: next, a fit, which is charged, and a page for your eyes alone:\n"
+    say(
+        "next, a fit, which is charged, and a page for your eyes alone:\n"
         f"  skdpgen synthesize {source}{shared} --epsilon 1 "
         "--output synthetic.csv --card card.json\n"
-        f"  skdpgen report {source} synthetic.csv{shared} --card card.json",
-        file=sys.stderr,
+        f"  skdpgen report {source} synthetic.csv{shared} --card card.json"
     )
 
 
@@ -230,32 +221,28 @@ def _point_out(arguments, schema):
     persons = [column.name for column in schema.columns if identifies_persons(column)]
     if persons:
         listed = shlex.quote(",".join(persons))
-        print(
-            f"skdpgen: names, addresses or the like, by the names of the columns: {', '.join(persons)}. If they "
-            f"identify persons, leave them out: {again} --drop {listed}; or for fresh keys: --id {listed}",
-            file=sys.stderr,
+        say(
+            f"names, addresses or the like, by the names of the columns: {', '.join(persons)}. If they "
+            f"identify persons, leave them out: {again} --drop {listed}; or for fresh keys: --id {listed}"
         )
     if keys := [name for name in likely_identifiers(schema) if name not in persons]:
         listed = shlex.quote(",".join(keys))
-        print(
-            f"skdpgen: identifiers, by their names: {', '.join(keys)}. For fresh keys: {again} --id {listed}; without "
-            f"the columns: --drop {listed}",
-            file=sys.stderr,
+        say(
+            f"identifiers, by their names: {', '.join(keys)}. For fresh keys: {again} --id {listed}; without "
+            f"the columns: --drop {listed}"
         )
     codes = [name for name in likely_codes(schema) if name not in (*keys, *persons)]
     if codes:
-        print(
-            f"skdpgen: codes, by their names: {', '.join(codes)}. As categories: {again} --categorical "
-            f"{shlex.quote(','.join(codes))}",
-            file=sys.stderr,
+        say(
+            f"codes, by their names: {', '.join(codes)}. As categories: {again} --categorical "
+            f"{shlex.quote(','.join(codes))}"
         )
     whole = [column for column in schema.columns if isinstance(column, Numeric) and column.integer]
     whole = [column.name for column in whole if not column.complete and column.name not in (*keys, *persons, *codes)]
     if whole:
-        print(
-            f"skdpgen: whole numbers, which are taken for quantities: {', '.join(map(str, whole))}. If one of them is "
-            "a code or a class, name it by --categorical, or --target",
-            file=sys.stderr,
+        say(
+            f"whole numbers, which are taken for quantities: {', '.join(map(str, whole))}. If one of them is "
+            "a code or a class, name it by --categorical, or --target"
         )
 
 
@@ -266,22 +253,17 @@ def _point_out_values(frame):
     units = likely_units(frame)
     likely = f". Likely columns, by their names and repeated values: {', '.join(units)}" if units else ""
     unit = shlex.quote(units[0]) if units else "COLUMN"
-    print(
-        f"skdpgen: {UNIT_HINT}: skdpgen synthesize --unit {unit}, the column of their identifiers{likely}",
-        file=sys.stderr,
-    )
+    say(f"{UNIT_HINT}: skdpgen synthesize --unit {unit}, the column of their identifiers{likely}")
     if units and (numbers := row_numbers(frame, units[0])):
-        print(
-            f"skdpgen: numbers of the rows of one {units[0]}, from 1: {', '.join(numbers)}. If the rows of synthetic "
-            f"persons are to be numbered in the same way: --number-in-unit {shlex.quote(','.join(numbers))}",
-            file=sys.stderr,
+        say(
+            f"numbers of the rows of one {units[0]}, from 1: {', '.join(numbers)}. If the rows of synthetic "
+            f"persons are to be numbered in the same way: --number-in-unit {shlex.quote(','.join(numbers))}"
         )
     if marked := [name for name in frame.columns if codes_of_missing_values(frame[name])]:
-        print(
-            f"skdpgen: numbers such as -9, -99 or 999, apart from all others: {', '.join(map(str, marked))}. If they "
+        say(
+            f"numbers such as -9, -99 or 999, apart from all others: {', '.join(map(str, marked))}. If they "
             "stand for a missing value, give each as --missing NUMBER. Synthetic rows are written with the first TEXT "
-            "of --missing: with --missing '' before the numbers, with empty fields",
-            file=sys.stderr,
+            "of --missing: with --missing '' before the numbers, with empty fields"
         )
 
 
@@ -328,7 +310,7 @@ def _point_out_columns(frame):
             f"shop that is closed at night: skdpgen synthesize --constraint {constraint}"
         )
     for text in said:
-        print(f"skdpgen: {text}", file=sys.stderr)
+        say(text)
 
 
 def _comma(names):

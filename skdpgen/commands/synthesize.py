@@ -10,7 +10,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from ..utils.printing import listed
+from ..utils.printing import listed, say
 from ._arguments import (
     add_budget,
     add_dropping,
@@ -18,6 +18,7 @@ from ._arguments import (
     add_only_schema_columns,
     add_quiet,
     add_reading,
+    add_repeated,
     add_schema,
     add_seed,
     add_settings,
@@ -35,8 +36,6 @@ from ._arguments import (
 )
 from ._notations import declared_notation, reading, refuse_notations, say_differences
 from ._units import add_synthetic_units, check_synthetic_units, with_unit
-
-__all__ = ["add", "run"]
 
 # Parameters that have a separate option.
 _OPTIONS = (
@@ -94,21 +93,17 @@ def _add_columns(command):
     """What is public of the columns, and which of them are left out."""
     add_target(command)
     add_unit(command)
-    command.add_argument(
-        "--unit-columns",
-        metavar="A,B",
-        action="append",
-        default=[],
-        help="with --unit: columns that are constant within a unit, such as a year of birth, separated by commas; "
-        "repeatable; public. They are constant in synthetic units too (--units)",
+    add_repeated(
+        command,
+        "--unit-columns A,B",
+        "with --unit: columns that are constant within a unit, such as a year of birth, separated by commas; "
+        "public. They are constant in synthetic units too (--units)",
     )
-    command.add_argument(
-        "--unit-shared",
-        metavar="A,B",
-        action="append",
-        default=[],
-        help="with --unit: columns in which the rows of a unit are similar, such as a ward, separated by commas; "
-        "repeatable; public. The rows of synthetic units have the same similarity (--units)",
+    add_repeated(
+        command,
+        "--unit-shared A,B",
+        "with --unit: columns in which the rows of a unit are similar, such as a ward, separated by commas; "
+        "public. The rows of synthetic units have the same similarity (--units)",
     )
     add_schema(command)
     command.add_argument(
@@ -119,14 +114,12 @@ def _add_columns(command):
     )
     add_only_schema_columns(command, "these columns are learned and charged")
     add_dropping(command)
-    command.add_argument(
-        "--constraint",
-        metavar="TEXT",
-        action="append",
-        default=[],
-        help="condition that every row satisfies, in addition to the constraints of the schema, such as 'admitted <= "
-        "discharged', 'total == a + b', 'combinations(state, city)' or \"if dead == 'yes': left is None\"; public; "
-        "repeatable",
+    add_repeated(
+        command,
+        "--constraint TEXT",
+        "condition that every row satisfies, in addition to the constraints of the schema, such as 'admitted "
+        "<= discharged', 'total == a + b', 'combinations(state, city)' or \"if dead == 'yes': left is None\"; "
+        "public",
     )
 
 
@@ -219,10 +212,9 @@ def _name_undeclared(arguments, schema, left_out, notation):
     known = (*left_out, arguments.target, arguments.unit)
     undeclared = [name for name in names if name not in schema and name not in known]
     if undeclared and set(schema) <= set(names):  # else the fit refuses the schema
-        print(
-            f"skdpgen: not in the schema, and therefore learned and charged: {', '.join(undeclared)}; "
-            "--only-schema-columns leaves them out",
-            file=sys.stderr,
+        say(
+            f"not in the schema, and therefore learned and charged: {', '.join(undeclared)}; "
+            "--only-schema-columns leaves them out"
         )
 
 
@@ -417,7 +409,7 @@ def _say_how_to_sample(arguments):
     given = options(separator=arguments.separator, missing=missing, decimal=arguments.decimal)
     if arguments.save_model and given and arguments.schema is None:
         model = shlex.quote(str(arguments.save_model))
-        print(f"skdpgen: more rows in this notation: skdpgen sample {model}{given} --output MORE.csv", file=sys.stderr)
+        say(f"more rows in this notation: skdpgen sample {model}{given} --output MORE.csv")
 
 
 def _read_rows(arguments, schema, left_out, notation):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ._arguments import load_card
 
-__all__ = ["add", "run"]
-
 
 def add(command):
     """Register the options."""

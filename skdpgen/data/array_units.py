@@ -5,8 +5,6 @@ from __future__ import annotations
 from .rows_per_unit import OpenUnit, settle_ids
 from .units import draw_key, keep_rows
 
-__all__ = ["LearnedRowsMixin"]
-
 
 class LearnedRowsMixin:
     """For a `PrivateEstimator` that learns `max_rows_per_unit` where it is not declared."""

@@ -26,8 +26,6 @@ from .rows_per_unit import max_rows_phases, row_count_phases
 from .scaling import RowScaling, check_bounds, check_inside, learn_scaling, scaling_phases
 from .units import keep_rows, n_rows_of_units
 
-__all__ = ["ArrayCodec", "ArrayRows", "check_image_shape", "in_colour", "lowpass_basis", "point_out_images"]
-
 # Pixels along a side from which models of images are better than models of columns (measured on MNIST: a classifier
 # gains three hundredths with 28, and nothing with 14 or less).
 _SMALLEST_SIDE = 16

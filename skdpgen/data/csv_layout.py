@@ -14,8 +14,6 @@ from ..exceptions import InvalidInputError
 from .csv_values import DATE, NUMBER
 from .notation import USUAL_NOTATION
 
-__all__ = ["UNREADABLE", "check_layout", "header_of", "is_utf8", "open_text", "wrong_encoding"]
-
 # Errors of files that cannot be read, of damaged .gz files among them.
 UNREADABLE = (csv.Error, OSError, EOFError, zlib.error)
 # Lines that show whether the lines above them are a title.

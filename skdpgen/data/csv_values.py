@@ -16,18 +16,6 @@ from ..utils.categories import family, number_text
 from .notation import USUAL_NOTATION
 from .other_notations import Reading, marks_among, readings_of
 
-__all__ = [
-    "DATE",
-    "ISO_FORMATS",
-    "NUMBER",
-    "are_codes",
-    "as_kind",
-    "resolution_of",
-    "undeclared",
-    "with_dates",
-    "with_notation",
-]
-
 DATE = r"\d{4}-\d{2}-\d{2}"
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 # Of ISO 8601, one of which all values of a column have: resolution, pattern and format of strptime. Times of UTC keep

@@ -22,21 +22,6 @@ from ..utils.printing import listed
 from ..utils.validation import Interval, python_value
 from .other_notations import readings_of, refusal_of_columns
 
-__all__ = [
-    "as_classes",
-    "check_chunk",
-    "check_families",
-    "check_importance",
-    "common_kinds",
-    "construction_of",
-    "joined_checks",
-    "kinds_of_objects",
-    "point_out_hierarchies",
-    "point_out_kinds",
-    "refuse_readings",
-    "texts_of",
-]
-
 # Importance of a column. The noise of tables differs by about the cube root of the ratio of their importance; outside
 # this interval one table would have no noise and another nothing else.
 _IMPORTANCE = Interval(Real, 1e-6, 1e6, closed="both")

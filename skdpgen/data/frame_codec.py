@@ -22,8 +22,6 @@ from ..utils.file_checks import MOST_CLASSES, check_size
 from ..utils.printing import listed
 from .labels import label_codes
 
-__all__ = ["FrameCodec"]
-
 
 @dataclass(frozen=True, eq=False)
 class FrameCodec:

@@ -86,8 +86,6 @@ from .table_plan import (
 )
 from .units import UnitSource
 
-__all__ = ["FrameRows"]
-
 # Columns beside the target up to which the interactions of all triples are released: 2,024 triples.
 _MOST_COLUMNS = 24
 

@@ -16,18 +16,6 @@ from ..utils.categories import canonical_rows
 from ..utils.printing import listed
 from ..utils.validation import check_names, is_extension, is_unicode
 
-__all__ = [
-    "Labels",
-    "check_labels",
-    "class_for_all",
-    "class_labels",
-    "declared_codes",
-    "is_numeric_target",
-    "label_codes",
-    "learn_classes",
-    "sorted_classes",
-]
-
 # Answers of pandas.api.types.infer_dtype for classes that a release file can hold.
 _KINDS = {"string", "boolean", "integer", "floating", "mixed-integer-float"}
 

@@ -25,18 +25,6 @@ from ..tabular import Categorical, TableEncoder
 from ..tabular._frames import column_levels
 from ..tabular._level_groups import LevelGroups, declared_groups, divided_groups, has_subgroups
 
-__all__ = [
-    "MOST_GROUPS",
-    "LevelProfiles",
-    "bytes_of_profiles",
-    "error_of_a_level",
-    "grouped_columns",
-    "groups_above_noise",
-    "most_learned",
-    "noise_with_levels",
-    "square_of_levels",
-]
-
 # Declared categories of a column above which it is modelled by groups, and the most and fewest groups. Of learned ones
 # the table has room for a number of them (see `frames._room`), above which there are so many groups.
 GROUPED_ABOVE, MOST_GROUPS, _FEWEST_GROUPS = 128, 128, 8

@@ -11,8 +11,6 @@ import pandas as pd
 from ..exceptions import InvalidInputError
 from ..tabular._formats import is_date_format
 
-__all__ = ["USUAL_NOTATION", "Notation"]
-
 # Patterns of the mark of thousands; a space may be a no-break space or a narrow one.
 _MARKS = {".": r"\.", ",": ",", "'": "['\u2019]", "space": "[ \u00a0\u202f]"}
 _SEPARATORS = {"tab": "\t", "\\t": "\t"}

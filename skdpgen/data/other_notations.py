@@ -12,8 +12,6 @@ from ..tabular._formats import form_of_strptime
 from ..utils.printing import listed
 from .notation import USUAL_NOTATION
 
-__all__ = ["Reading", "marks_among", "readings_of", "refusal_of_columns", "refusal_of_file"]
-
 # Values that are compared with a pattern before all others: they rule out most columns.
 _FEW = 1000
 # Most different texts without a digit that may stand for missing values among numbers or dates.

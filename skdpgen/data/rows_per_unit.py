@@ -13,8 +13,6 @@ from ..exceptions import UtilityWarning
 from ..mechanisms import add_gaussian, histogram_of_units
 from ..utils.callers import caller_level
 
-__all__ = ["LABEL", "OpenUnit", "max_rows_phases", "release_max_rows", "row_count_phases", "settle_ids"]
-
 # Numbers that may be chosen; public.
 _CHOICES = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
 # Part of the share of a learned fact: a quantile needs little.

@@ -26,19 +26,6 @@ from ..utils.blocks import map_blocks
 from ..utils.callers import caller_level
 from ..utils.validation import as_numbers
 
-__all__ = [
-    "NORM_CELL",
-    "Box",
-    "RowScaling",
-    "bound_of_norms",
-    "check_bounds",
-    "check_inside",
-    "learn_norm_bound",
-    "learn_scaling",
-    "norm_edges",
-    "scaling_phases",
-]
-
 # Grid of row norms: cells of an eighth of an octave, shifted at random (see `norm_edges`), below the largest norm.
 _NORM_CELLS, NORM_CELL = 128, 1 / 8
 # Share of the rows that a learned norm bound does not clip. Noise falls with the square of the bound, and clipped rows

@@ -17,8 +17,6 @@ from ..mechanisms import total
 from .sources import CHUNK_ROWS, add_sums
 from .units import _first_of_each, _hashes, _mixed, _of_one_dtype, keep_rows, n_rows_of_units, read_ids
 
-__all__ = ["HELD_ROWS", "ScatteredUnits"]
-
 # Identifiers that are in memory at a time, about: those of one slice of the units.
 HELD_ROWS = 8 * CHUNK_ROWS
 

@@ -16,8 +16,6 @@ from ..mechanisms import class_moments
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical
 
-__all__ = ["Scores", "score_moments"]
-
 # Their second moments and principal components still take seconds.
 _MOST_SCORES = 4000
 # Score at the upper end of the last level.

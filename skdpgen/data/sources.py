@@ -18,20 +18,6 @@ from ..tabular._frames import column_difference
 from ..utils.numerics import usual_numerics
 from ..utils.table_checks import check_row_count
 
-__all__ = [
-    "PARQUET",
-    "PUBLIC_ASSUMPTIONS",
-    "ChunkSource",
-    "DaskSource",
-    "MemorySource",
-    "add_sums",
-    "arrow_dtype",
-    "is_parquet",
-    "is_table_path",
-    "open_source",
-    "parquet_chunks",
-]
-
 # Rows that are encoded at a time; this bounds the memory of a fit.
 CHUNK_ROWS = 1 << 18
 # Key of `DataFrame.attrs` for the facts that a reader of files takes for public; they go onto the privacy card.

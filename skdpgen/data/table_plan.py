@@ -14,21 +14,6 @@ from ..tabular._level_groups import declared_groups, has_subgroups
 from ..utils.validation import physical_memory
 from .level_groups import MOST_GROUPS, bytes_of_profiles, grouped_columns
 
-__all__ = [
-    "SEEN",
-    "TableSize",
-    "all_have_middles",
-    "correlation_over_noise",
-    "has_learned_bins",
-    "plan_bins",
-    "plan_tables",
-    "prefers_scores",
-    "room_for_tables",
-    "sides_of",
-    "size_of_column",
-    "sizes_of_hierarchies",
-]
-
 # Bytes of two-way tables above which a fit is refused.
 _MOST_BYTES = 2 << 30
 # Copies of the two-way tables that a fit holds at its peak: of all classes together, and of each class (measured at

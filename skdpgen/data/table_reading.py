@@ -18,8 +18,6 @@ from .notation import USUAL_NOTATION
 from .other_notations import readings_of
 from .sources import PUBLIC_ASSUMPTIONS, arrow_dtype, is_parquet
 
-__all__ = ["KINDS_FROM_VALUES", "check_input", "column_names", "read_table"]
-
 _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat", ".pkl", ".zip")
 _ARCHIVES = (".xz", ".bz2", ".zst", ".tar", ".tgz", ".tbz", ".txz", ".7z", ".rar", ".lz4", ".br")
 # Numbers are read exactly as Python reads them, whether a column is read as numbers or as text first. pandas does so by

@@ -25,16 +25,6 @@ from ..utils.atomic import Draft
 from .notation import USUAL_NOTATION
 from .sources import PARQUET, is_parquet
 
-__all__ = [
-    "check_apart",
-    "check_output",
-    "check_writing",
-    "date_formats_of",
-    "example_of",
-    "whole_numbers_of",
-    "write_table",
-]
-
 _OUTPUTS = (".csv", ".tsv", ".txt", ".gz", *PARQUET)
 # First characters that spreadsheet programs take for a formula (OWASP, "CSV Injection"), with full-width forms.
 _FORMULA = r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"

@@ -19,18 +19,6 @@ from ..utils.categories import kinds
 from ..utils.validation import is_unicode
 from .sources import CHUNK_ROWS, ChunkSource, DaskSource, MemorySource, add_sums
 
-__all__ = [
-    "KeptRows",
-    "UnitIds",
-    "UnitSource",
-    "draw_key",
-    "keep_rows",
-    "n_rows_of_units",
-    "read_groups",
-    "read_ids",
-    "take_groups",
-]
-
 # Weyl constant and multipliers of the finaliser of splitmix64.
 _GOLDEN, _FIRST, _SECOND = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 

@@ -18,16 +18,6 @@ from .scaling import check_bounds
 from .sources import is_table_path, open_source
 from .units import read_groups
 
-__all__ = [
-    "check_likelihood",
-    "columns_of",
-    "public_assumptions",
-    "read_vectors",
-    "refuse_given",
-    "validate_input",
-    "without_unit",
-]
-
 
 def validate_input(estimator, X, y, groups=None, *, conditional=True, images=True):
     """Validate the data and return its private rows.

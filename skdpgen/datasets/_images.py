@@ -8,8 +8,6 @@ from sklearn.utils import Bunch
 
 from ._source import local_file
 
-__all__ = ["load_fashion_mnist", "load_mnist"]
-
 # Of the standard split: these rows come first, the 10,000 for testing after them.
 N_TRAIN = 60_000
 

@@ -7,8 +7,6 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.utils import Bunch, check_random_state
 
-__all__ = ["load_breast_cancer_table", "load_digits_table", "make_pinwheel"]
-
 # The published summary table of the data set (Wolberg, Street and Mangasarian, UCI; also scikit-learn's
 # documentation), each maximum rounded up; every measure is non-negative. Order: mean, error, worst.
 _BREAST_CANCER_UPPER = {

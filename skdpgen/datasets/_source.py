@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["DATA_VARIABLE", "local_file"]
-
 DATA_VARIABLE = "SKDPGEN_DATA"
 
 

@@ -11,8 +11,6 @@ from sklearn.utils import Bunch
 
 from ._source import DATA_VARIABLE, local_file
 
-__all__ = ["adult_schema", "load_adult", "load_creditcard_subset", "load_esr", "load_isolet"]
-
 # Facts known without looking at the rows. Categories: the attribute list of the UCI documentation (adult.names).
 # Bounds: the documented extraction keeps people over 16 with at least one hour of work; the survey's records
 # top-code age at 90, hold hours in two digits and gains in five; losses and the sampling weight have round
@@ -50,22 +48,9 @@ _CATEGORIES = {
     "income": "<=50K >50K",
 }
 _COLUMNS = [
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education_num",
-    "marital_status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital_gain",
-    "capital_loss",
-    "hours_per_week",
-    "native_country",
-    "income",
-]
+    "age", "workclass", "fnlwgt", "education", "education_num", "marital_status", "occupation", "relationship", "race",
+    "sex", "capital_gain", "capital_loss", "hours_per_week", "native_country", "income",
+]  # fmt: skip
 # The three columns in which the documentation says that values are missing.
 _MISSING = frozenset({"workclass", "occupation", "native_country"})
 
@@ -149,36 +134,12 @@ _N_EXTRA_LEGITIMATE = 978
 
 # Ranges on the publisher's page of the full table (Kaggle, mlg-ulb/creditcardfraud), each rounded outwards.
 _CREDIT_BOUNDS = {
-    "V1": (-57, 3),
-    "V2": (-73, 23),
-    "V3": (-49, 10),
-    "V4": (-6, 17),
-    "V5": (-114, 35),
-    "V6": (-27, 74),
-    "V7": (-44, 121),
-    "V8": (-74, 21),
-    "V9": (-14, 16),
-    "V10": (-25, 24),
-    "V11": (-5, 13),
-    "V12": (-19, 8),
-    "V13": (-6, 8),
-    "V14": (-20, 11),
-    "V15": (-5, 9),
-    "V16": (-15, 18),
-    "V17": (-26, 10),
-    "V18": (-10, 6),
-    "V19": (-8, 6),
-    "V20": (-55, 40),
-    "V21": (-35, 28),
-    "V22": (-11, 11),
-    "V23": (-45, 23),
-    "V24": (-3, 5),
-    "V25": (-11, 8),
-    "V26": (-3, 4),
-    "V27": (-23, 32),
-    "V28": (-16, 34),
-    "Amount": (0, 26_000),
-}
+    "V1": (-57, 3), "V2": (-73, 23), "V3": (-49, 10), "V4": (-6, 17), "V5": (-114, 35), "V6": (-27, 74),
+    "V7": (-44, 121), "V8": (-74, 21), "V9": (-14, 16), "V10": (-25, 24), "V11": (-5, 13), "V12": (-19, 8),
+    "V13": (-6, 8), "V14": (-20, 11), "V15": (-5, 9), "V16": (-15, 18), "V17": (-26, 10), "V18": (-10, 6),
+    "V19": (-8, 6), "V20": (-55, 40), "V21": (-35, 28), "V22": (-11, 11), "V23": (-45, 23), "V24": (-3, 5),
+    "V25": (-11, 8), "V26": (-3, 4), "V27": (-23, 32), "V28": (-16, 34), "Amount": (0, 26_000),
+}  # fmt: skip
 
 _ESR_DESCR = """Epileptic Seizure Recognition
 

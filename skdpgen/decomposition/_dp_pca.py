@@ -32,8 +32,6 @@ from ..utils.validation import (
     validate_rows,
 )
 
-__all__ = ["DPPCA", "PrincipalComponents", "covariance_of", "principal_components"]
-
 # Share of the budget for the mean in two-round centring.
 _MEAN_SHARE = 0.1
 # Default: the distance to the mean is smaller than the norm.

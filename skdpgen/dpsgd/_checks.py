@@ -12,8 +12,6 @@ from ._clipping import ClippedSum
 from ._layers import RULES
 from ._seeding import generator_states, torch_seeded
 
-__all__ = ["check_module", "check_optimizer", "choose_path"]
-
 # Of the proof of `slack_of_sums`: each may be rounded by a step of the lattice.
 _MOST_PARAMETERS = 2**30
 # Dummy examples: one record, another one beside it, and a third whose presence changes the batch size.

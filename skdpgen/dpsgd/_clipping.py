@@ -25,8 +25,6 @@ from ._layers import _ROWS_CANCELLATION, RULES, Pool, UnsupportedShapeError
 from ._seeding import torch_lock
 from ._units import Arrangement, RowUnits, rule_of_units
 
-__all__ = ["Aggregate", "ClippedSum", "LossModule", "PartedSum", "clipped_sum"]
-
 # Scalars of example gradients that the reference path holds at once (256 MB in float32).
 _REFERENCE_SCALARS = 2**26
 # Rows of one part computed at once, at most (as `DPSGDPlan.physical_batch`).

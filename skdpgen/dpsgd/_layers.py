@@ -18,8 +18,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["RULES", "LayerGradient", "Pool", "UnsupportedShapeError"]
-
 # Scalars of one block of unfolded patches or example gradients (2 MB: larger blocks are slower, because they leave the
 # cache), and of a layer's example gradients that are stored until they are summed (128 MB).
 _BLOCK = 2**19

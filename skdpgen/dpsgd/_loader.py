@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-__all__ = ["Batch", "Chunk", "PoissonLoader", "poisson_batches"]
-
 # Number of included records that one call draws (8 MB of indices).
 _DRAWN_AT_ONCE = 2**20
 

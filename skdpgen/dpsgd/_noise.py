@@ -16,8 +16,6 @@ from .._types import BoundedSum
 from ..utils.forks import process_identity
 from ..utils.watching import Query, tell_release, watched
 
-__all__ = ["GradientNoise", "NormalStream", "fill_fast", "fill_secure"]
-
 # Entries of a sum brought to the lattice at once, so that the temporary array stays in the cache.
 _SUM_PIECE = 2**17
 # Steps of noise drawn ahead. With one, the training would wait for the thread after each step.

@@ -13,8 +13,6 @@ from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.validation import convert_fields
 from ._clipping import ClippedSum, PartedSum
 
-__all__ = ["ChargedPlan", "DPSGDPlan", "PartedPlan", "PlanUse", "plan_of_fit", "slack_of_sums"]
-
 # Relative error of the gradient of a unit, whose rows may cancel (see `_layers`).
 _ROUNDING_OF_UNITS = 2.0**-15
 

@@ -13,8 +13,6 @@ import threading
 import numpy as np
 import torch
 
-__all__ = ["SecretGenerators", "check_generators", "generator_states", "torch_lock", "torch_seeded"]
-
 # The generator of the CPU is a Mersenne twister; its state holds 624 words of 32 bits, each in 8 bytes, from this byte.
 _WORDS, _OFFSET = 624, 24
 

@@ -19,8 +19,6 @@ from ..utils.validation import convert_fields
 from ._loader import poisson_batches
 from ._plan import ChargedPlan, PlanUse, slack_of_sums
 
-__all__ = ["ENCODER_UPDATES", "SAMPLERS", "KeyedStream", "SubsetPlan", "assign_subsets", "hash_subsets", "subset_draws"]
-
 SAMPLERS = ("poisson", "one_of_k", "balanced")
 ENCODER_UPDATES = ("stateless", "frozen", "round_robin", "on_query")
 

@@ -20,8 +20,6 @@ from ._clipping import Aggregate, ClippedSum, first_leaf, square_norm
 from ._plan import DPSGDPlan
 from ._units import RowUnits
 
-__all__ = ["TermwiseAggregate", "TermwisePlan", "WholeBatchAggregate", "WholeBatchPlan", "draw_groups"]
-
 # Groups are padded to a common length, a multiple of this number, so that few shapes occur.
 _LENGTH = 4
 

@@ -19,8 +19,6 @@ from torch.utils._pytree import tree_map
 from ..utils.categories import kinds
 from ._layers import _ROWS_CANCELLATION, RULES, LayerGradient, Pool, UnsupportedShapeError, _linear_sum, _trainable
 
-__all__ = ["Arrangement", "RowUnits", "rule_of_units", "unit_codes"]
-
 # Units of at most so many rows share windows of a linear layer's inner products; larger ones have Gram matrices.
 _WIDEST = 32
 

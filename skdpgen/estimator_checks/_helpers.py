@@ -11,21 +11,6 @@ from sklearn.base import clone
 from ..accounting import PrivacyAccountant
 from ..utils.noise import NoiseGenerator
 
-__all__ = [
-    "CHECKS",
-    "N_ROWS",
-    "Watched",
-    "accountant_of",
-    "charging",
-    "check",
-    "fitted_attributes",
-    "fresh",
-    "numbers",
-    "of_length",
-    "raises",
-    "sampled",
-]
-
 # A prime, so that no parameter or shape of a model equals it by chance.
 N_ROWS = 211
 CHECKS = []

@@ -8,8 +8,6 @@ import numpy as np
 
 from ..utils.blocks import exact_product, map_blocks
 
-__all__ = ["ClassCuts"]
-
 # Most directions along which a class of a release file is cut.
 _MOST_DIRECTIONS = 8
 

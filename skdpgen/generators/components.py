@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-__all__ = ["component_chunks", "join_chunks", "spread_components"]
-
 
 def spread_components(n, weights, rng):
     """Draw the component of each of n rows, in random order; the number of rows of each is within one of its share."""

@@ -18,8 +18,6 @@ from .gaussians import class_weights, full_covariances
 from .product_mixture import root
 from .rows_of_classes import RowsOfClasses
 
-__all__ = ["ArraysGiven", "FramesChecked", "FramesGiven"]
-
 _TINY = np.finfo(np.float64).tiny
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ..tabular._constraints import Combinations, RowConstraint, check_keys, known_values, read_constraint
+from ..tabular._constraints import Combinations, check_keys, known_values, read_constraint
 from ..utils.printing import listed
 from .components import spread_components
-
-__all__ = ["RowConstraint", "keep_constraints", "read_constraints"]
 
 # Times that a row which breaks a constraint is drawn again before an error is raised.
 _MOST_DRAWS = 200

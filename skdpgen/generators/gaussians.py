@@ -16,32 +16,6 @@ from ..utils.file_checks import check_mixture, check_whole
 from ..utils.progress import progress_bar
 from .speckles import without_speckles
 
-__all__ = [
-    "MOST_NUMBERS",
-    "MOST_SUBCLUSTERS",
-    "ClassLatents",
-    "ClassNorms",
-    "LatentSpace",
-    "LinearGenerator",
-    "class_latents",
-    "class_norms",
-    "class_weights",
-    "clean_eigenvalues",
-    "cut_directions",
-    "floored",
-    "full_covariances",
-    "hides_shapes",
-    "image_contrast",
-    "latent_of",
-    "latent_state",
-    "match_clipped_normal",
-    "normal_radius",
-    "scale_mixture",
-    "shared_latents",
-    "shrink_centers",
-    "shrink_means",
-]
-
 # Most numbers in all covariances together: they are kept in memory and released.
 MOST_NUMBERS = 1 << 24
 _SMALLEST_VARIANCE = 1e-9

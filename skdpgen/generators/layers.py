@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["apply_layers", "layers_of", "layers_state"]
-
 
 def apply_layers(layers, rows):
     """Output of linear layers with ReLU between them."""

@@ -9,8 +9,6 @@ from ..utils.file_checks import check_size
 from .gaussians import LinearGenerator, full_covariances
 from .refined_images import RefinedImages
 
-__all__ = ["CHUNK_ROWS", "MOST_SLOPES", "LeadingDirections"]
-
 # Numbers of the slopes of released Gaussians: those of all latents, columns and components. And the largest entry of
 # their directions in a file; rows are scaled to a box of at most 1.
 MOST_SLOPES, _LARGEST_DIRECTION = 1 << 28, 1e6

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-__all__ = ["ObliviousTrees", "boosted_trees"]
-
 # Splits of a tree, trees, and the factor of each tree.
 _DEPTH, _N_TREES, _LEARNING_RATE = 6, 40, 0.2
 # Added to the Hessian of a leaf, which draws its value towards 0.

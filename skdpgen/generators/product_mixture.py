@@ -23,17 +23,6 @@ from threadpoolctl import threadpool_limits
 from ..mechanisms._selection import occupied_cells
 from .sides import pairs_from_sides
 
-__all__ = [
-    "ProductMixture",
-    "TableModel",
-    "antithetic",
-    "block_of_level",
-    "block_softmax",
-    "consistent_marginals",
-    "fit_tables",
-    "root",
-]
-
 # Bias of a level that is never drawn: its softmax, and so its gradient, is exactly 0.
 _ABSENT = -1e4
 # Least probability of a level in the initial decoder.

@@ -22,8 +22,6 @@ from .class_cuts import ClassCuts
 from .components import spread_components
 from .gaussians import MOST_NUMBERS, LinearGenerator, class_latents
 
-__all__ = ["FeatureSpace", "RefinedImages", "feature_space", "released_targets"]
-
 # Synthetic images whose features are compared with the real ones, and about how many of them choose the reduction.
 _IMAGES, _REDUCED = 24_000, 8_000
 # Reduced features are divided by this power of their variance: the noise then hides less of those that vary little.

@@ -9,8 +9,6 @@ import numpy as np
 from .layers import apply_layers, layers_of, layers_state
 from .product_mixture import TableModel, block_of_level, block_softmax
 
-__all__ = ["RefinedTable", "refinement_inputs"]
-
 
 def refinement_inputs(table):
     """Features and released logits at every support point of a `TableModel`, for the network that refines it.

@@ -7,9 +7,7 @@ import pandas as pd
 
 from .components import spread_components
 
-__all__ = ["RowsOfClasses"]
-
-# Fewest and most rows of one draw. An error is raised where all draws would need more rows than the third number (some
+# Fewest and most rows of one draw. An error is raised where all draws would need more rows than the third number (a few
 # seconds), and than the fourth for each row that is wanted: a covered class has at least a thousandth of the rows.
 _FEWEST_ROWS, _MOST_ROWS, _ALL_ROWS, _ROWS_FOR_ONE = 256, 50_000, 500_000, 2_000
 

@@ -20,8 +20,6 @@ from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from .gaussians import class_latents
 from .product_mixture import ProductMixture, antithetic, root
 
-__all__ = ["ScoreModel", "fit_scores"]
-
 # Support points of a class; fewer where all classes together would have more than the second number.
 _MOST_POINTS, _ALL_POINTS, _FEWEST_POINTS = 800, 1600, 100
 # Least standard deviation of a score of variance 1, given the latent.

@@ -11,8 +11,6 @@ from .gaussians import class_weights
 from .layers import apply_layers, layers_of, layers_state
 from .leading import CHUNK_ROWS, LeadingDirections
 
-__all__ = ["ShiftedImages"]
-
 # Rows that are scored at a time.
 _SCORED_ROWS = 1024
 

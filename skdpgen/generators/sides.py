@@ -12,8 +12,6 @@ import itertools
 import numpy as np
 from scipy.special import ndtri
 
-__all__ = ["pairs_from_sides"]
-
 # Largest square of an eigenvalue of noise alone, over the number of columns: 4 of many columns, and a margin.
 _EDGE = 4.8
 # Terms of the series of two normal variables, the largest correlation for which they are enough, and the steps in which

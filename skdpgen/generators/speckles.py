@@ -6,8 +6,6 @@ import itertools
 
 import numpy as np
 
-__all__ = ["SMALLEST_SIDE", "without_speckles"]
-
 # On smaller images one pixel may be a part of what they show.
 SMALLEST_SIDE = 16
 

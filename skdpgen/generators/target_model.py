@@ -16,8 +16,6 @@ from ..tabular import sample_levels
 from ..tabular._encoder import one_hot
 from .oblivious_trees import ObliviousTrees
 
-__all__ = ["LARGEST_WEIGHT", "ColumnCells", "TargetModel", "covered_classes", "looked_up"]
-
 # Most cells of a column of numbers and of categories, and of all columns together, about.
 _MOST_BINS, _MOST_LEVELS, _MOST_CELLS = 32, 128, 512
 # Synthetic rows that a category needs for a separate cell.

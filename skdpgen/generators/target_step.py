@@ -20,8 +20,6 @@ from ..utils.blocks import map_blocks
 from .oblivious_trees import boosted_trees
 from .target_model import LARGEST_WEIGHT, ColumnCells, TargetModel, covered_classes, looked_up
 
-__all__ = ["TargetStep", "hides_target", "initial_step"]
-
 # Ridge of columns and of their pairs and triples, in rows; steps of L-BFGS.
 _RIDGE, _RIDGE_OF_TERMS, _MOST_STEPS = 2.0, 20.0, 60
 # Factors of the pairs and triples, and of what the trees change, in the first model: as some of them come from noise.

@@ -9,8 +9,6 @@ from scipy.stats import chi2
 
 from ..mechanisms import CONTRASTS, N_QUARTERS, triples_of
 
-__all__ = ["Quarters", "ReleasedTriples", "quarters_of_levels", "released_triples"]
-
 # Chance that noise alone makes any triple stand out, and the most triples that a fit takes in.
 _TRIPLE_TOO_MANY, _MOST_TRIPLES = 1e-3, 10
 # Triples whose sums are one product of matrices.

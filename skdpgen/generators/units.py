@@ -18,8 +18,6 @@ from ..mechanisms import likeness, size_starts
 from .constraints import keep_constraints
 from .product_mixture import ProductMixture, TableModel, consistent_marginals, fit_tables
 
-__all__ = ["RowsOfUnits", "UnitModel", "UnitSampler", "fit_shared", "fit_units", "with_ids"]
-
 # Correlation that the noise of a two-way table must not exceed: above it, the two columns are independent in the model.
 _SEEN = 0.4
 # Least probability of a level of a unit at a support point of the rows: a level that the rows lack excludes no point.

@@ -9,8 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Contrasts", "OneHotMoments", "Residuals"]
-
 # Ordered levels from which coarse differences have other noise than fine ones.
 _FEWEST_ORDERED = 4
 

@@ -7,8 +7,6 @@ import numpy as np
 from .._types import BoundedSum, check_neighboring, unit_of
 from ..utils.watching import Query, tell_release
 
-__all__ = ["add_gaussian", "check_bound", "clip_rows", "exact_value", "lattice_rows"]
-
 
 def add_gaussian(bounded_sum, noise_multiplier, rng, neighboring):
     """Release a bounded sum with Gaussian noise.

@@ -6,23 +6,6 @@ import numpy as np
 
 from .._types import BoundedSum
 
-__all__ = [
-    "LARGEST",
-    "N_OCTAVE_CELLS",
-    "by_weight",
-    "class_norm_histogram",
-    "count_votes",
-    "histogram",
-    "histogram_of_units",
-    "joint_histogram",
-    "norm_histogram",
-    "octave_cells",
-    "octave_edges",
-    "row_weights",
-    "split_histogram",
-    "total",
-]
-
 # Counts are integers; noise is rounded to a millionth of a record.
 LATTICE = 2.0**-20
 _STEPS = 1 << 20

@@ -10,8 +10,6 @@ from .._types import BoundedSum
 from ..utils.validation import MAX_ROWS
 from ._gaussian import check_bound, lattice_rows
 
-__all__ = ["MixtureSums", "mixture_sums", "unpack_mixture_sums"]
-
 # Products r x_i x_j are multiples of 2^-38; 2^13 rows sum to at most 2^51 steps, exact in double precision.
 ROW_STEP = 2.0**-13
 RESPONSIBILITY_STEP = 2.0**-12

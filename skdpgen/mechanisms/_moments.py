@@ -11,29 +11,6 @@ from .._types import BoundedSum
 from ..utils.blocks import exact_product, map_blocks
 from ._gaussian import check_bound, lattice_rows
 
-__all__ = [
-    "CLASS_COUNT_WEIGHT",
-    "CLASS_MEAN_WEIGHT",
-    "CLUSTER_COUNT_WEIGHT",
-    "COUNT_WEIGHT",
-    "MEAN_WEIGHT",
-    "SCORE_COUNT_WEIGHT",
-    "SHARED_MEAN_WEIGHT",
-    "Moments",
-    "class_first_moments",
-    "class_moments",
-    "cluster_sums",
-    "first_moments",
-    "moments",
-    "nearest_centers",
-    "second_moments",
-    "shared_moments",
-    "sum_of_rows",
-    "unpack_moments",
-    "unpack_shared_moments",
-    "weight_roots",
-]
-
 # Weights of a count, or of a sum, beside the rest of its query, whose norm is 1. The noise on the count is sd / w, and
 # the weight raises the sensitivity, and so the noise on the rest, by the factor sqrt(1 + w^2).
 # One set of rows: the count is far above its noise, so it may cost .1 %, and the sum 5 %. These are the weights a and b

@@ -9,8 +9,6 @@ from .._types import BoundedSum
 from ._contrasts import Residuals
 from ._histogram import LATTICE, by_weight
 
-__all__ = ["one_hot_moments", "unpack_one_hot_moments"]
-
 # Steps of the lattice are added up in int64.
 _MOST_STEPS = 1 << 62
 # Lattice of whole rows: fine enough for noise of less than a row.

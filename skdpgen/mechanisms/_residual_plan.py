@@ -8,8 +8,6 @@ import numpy as np
 
 from ._contrasts import Contrasts, Residuals
 
-__all__ = ["ResidualPlan", "bytes_of_plan", "residual_plan"]
-
 # Rounds of the search for the weights, and the change at which it ends.
 _ROUNDS, _SETTLED = 100, 1e-6
 # Parts of all columns together from which ordered levels are taken for categories, which have one part: time and memory

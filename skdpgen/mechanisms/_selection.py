@@ -12,22 +12,6 @@ from ..utils.watching import tell_kept
 from ._gaussian import add_gaussian
 from ._histogram import N_OCTAVE_CELLS, octave_edges
 
-__all__ = [
-    "above_threshold",
-    "denoise",
-    "occupied_cells",
-    "octave_ranges",
-    "outermost_bins",
-    "release_kept",
-    "release_names",
-    "select_above",
-    "selection_threshold",
-    "sure_range",
-    "unevenness",
-    "widened",
-    "with_hidden_signs",
-]
-
 # Probabilities, over all columns, that an empty bin passes for an occupied one (see `outermost_bins`).
 _FALSE_ALARMS = (0.001, 0.05)
 # Penalty of a run of cells in `occupied_cells`: less accepts noise far from the rows, more cuts off their thin tails.

@@ -10,8 +10,6 @@ import numpy as np
 from .._types import BoundedSum
 from ._histogram import LATTICE, by_weight
 
-__all__ = ["CONTRASTS", "N_QUARTERS", "triple_bounds", "triple_interactions", "triples_of"]
-
 N_QUARTERS = 4
 # Of each quarter: its half; the quarter within the lower half; the quarter within the upper half.
 CONTRASTS = np.array([[-1, -1, 0], [-1, 1, 0], [1, 0, -1], [1, 0, 1]])

@@ -11,8 +11,6 @@ from ._histogram import LATTICE
 from ._one_hot import one_hot_moments
 from ._residual_plan import residual_plan
 
-__all__ = ["likeness", "size_starts", "unit_pairs", "unit_plan", "unit_tables"]
-
 # Levels of the number of rows of a unit; up to so many rows each number is a level.
 _MOST_SIZES = 24
 

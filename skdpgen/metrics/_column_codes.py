@@ -9,8 +9,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 
 from ._samples import MOST_LEVELS, column_kind, each_distinct, text_of, to_numbers
 
-__all__ = ["ColumnCodes", "takes_codes", "with_codes"]
-
 
 def takes_codes(estimator):
     """Tell whether an estimator splits categories by their codes, as histogram gradient boosting does by default.

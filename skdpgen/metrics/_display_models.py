@@ -15,16 +15,6 @@ from sklearn.metrics import average_precision_score, precision_recall_curve, roc
 from ._display_rows import REAL, SYNTHETIC, SamplesDisplay, axes_grid, draw_samples, one_axes, short
 from ._tstr import _split, encoded_for
 
-__all__ = [
-    "Curves",
-    "ImageGridDisplay",
-    "LatentSpaceDisplay",
-    "LedgerDisplay",
-    "TSTRCurveDisplay",
-    "UtilityCurveDisplay",
-    "released_mixture",
-]
-
 
 class ImageGridDisplay(SamplesDisplay):
     """Real images beside synthetic ones; with labels, a row of each class.

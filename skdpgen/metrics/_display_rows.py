@@ -11,22 +11,6 @@ from ._distances import associations, column_kinds, pairwise_tvd
 from ._quality import tame_numbers
 from ._samples import column_kind, declared_column, paired_frames
 
-__all__ = [
-    "REAL",
-    "SYNTHETIC",
-    "CorrelationDisplay",
-    "Marginal",
-    "MarginalsDisplay",
-    "PairwiseErrorDisplay",
-    "SamplesDisplay",
-    "axes_grid",
-    "count_marginal",
-    "draw_samples",
-    "log_ticks",
-    "one_axes",
-    "short",
-]
-
 # Different in shape as well as in colour: real rows are filled, synthetic ones are lines.
 REAL = {"color": "#4c78a8", "alpha": 0.55}
 SYNTHETIC = {"color": "#c44e00"}

@@ -11,17 +11,6 @@ from scipy.stats import wasserstein_distance
 
 from ._samples import as_frame, column_kind, declared_column, paired_frames, table_cells, to_numbers
 
-__all__ = [
-    "column_distances",
-    "correlation_difference",
-    "correlation_matrix",
-    "marginal_tvd",
-    "one_way_tvd",
-    "pairwise_tvd",
-    "three_way_tvd",
-    "two_way_tvd",
-]
-
 
 def column_distances(real, synthetic, schema=None, *, n_bins=10, bounds=None):
     """Distance of each column's distribution: total variation, Wasserstein, and the shares of missing values.

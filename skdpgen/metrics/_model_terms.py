@@ -8,8 +8,6 @@ import numpy as np
 
 from ._samples import column_kind, to_numbers
 
-__all__ = ["ELBOTerms", "elbo_terms", "reconstruction_error"]
-
 
 def reconstruction_error(model, X):
     """Error of rows that went through a model's latent space and back.

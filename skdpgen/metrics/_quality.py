@@ -12,18 +12,6 @@ from ..exceptions import InvalidInputError
 from ._distances import _table_distance
 from ._samples import ColumnCells, column_cells, column_kind, paired_frames, to_numbers
 
-__all__ = [
-    "CATEGORY",
-    "QualityScore",
-    "category_counts",
-    "column_scores",
-    "kept",
-    "pair_scores",
-    "quality_score",
-    "score_of",
-    "tame_numbers",
-]
-
 
 class _Declared(NamedTuple):
     """What makes `column_cells` count values as categories."""

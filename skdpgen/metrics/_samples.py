@@ -13,20 +13,6 @@ from sklearn.preprocessing import OneHotEncoder
 from ..exceptions import InvalidInputError
 from ..tabular._formats import plain_forms
 
-__all__ = [
-    "ColumnCells",
-    "as_frame",
-    "column_cells",
-    "column_kind",
-    "declared_column",
-    "each_distinct",
-    "numeric_matrices",
-    "paired_frames",
-    "table_cells",
-    "text_of",
-    "to_numbers",
-]
-
 # Indicators of one column for a classifier, or for a distance: rarer categories share the last one.
 MOST_LEVELS = 200
 

@@ -23,16 +23,6 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from ._column_codes import ColumnCodes, takes_codes, with_codes
 from ._samples import MOST_LEVELS, as_frame, column_kind, each_distinct, to_numbers
 
-__all__ = [
-    "TSTRScorer",
-    "make_tstr_scorer",
-    "protocol_classifiers",
-    "protocol_regressors",
-    "tstr_regression",
-    "tstr_report",
-    "tstr_score",
-]
-
 
 def protocol_classifiers(random_state=0):
     """The four classifiers of P3GM's protocol for tables, unfitted.

@@ -18,8 +18,6 @@ from sklearn.preprocessing import StandardScaler
 from ._column_codes import ColumnCodes, takes_codes, with_codes
 from ._samples import numeric_matrices, paired_frames
 
-__all__ = ["PMSE", "PRDC", "detection_auroc", "frechet_distance", "pmse", "prdc"]
-
 
 def detection_auroc(real, synthetic, *, schema=None, classifier=None, n_folds=3, random_state=0):
     """AUROC of a classifier that distinguishes synthetic rows from real ones, on rows that it was not trained on.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-__all__ = ["rows_per_unit"]
-
 
 def rows_per_unit(real, synthetic, unit, max_rows=None):
     """Shares of the units by their number of rows.

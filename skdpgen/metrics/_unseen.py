@@ -12,8 +12,6 @@ import pandas as pd
 from ._quality import CATEGORY, category_counts, tame_numbers
 from ._samples import ColumnCells, column_cells, column_kind, paired_frames
 
-__all__ = ["UnseenPairs", "lost_categories", "split_cells", "unseen", "unseen_pairs", "value_cells"]
-
 # Combinations that a table lists; their number is counted whole.
 _MOST_PAIRS = 1_000
 

@@ -36,8 +36,6 @@ from ..utils.validation import (
 )
 from ._em import GaussianMixtureParameters, TransformedRows, class_gaussians, dp_em, initial_mixture
 
-__all__ = ["DPGaussianMixture"]
-
 # Shares of the budget left after the bounds: for the classes of y, and for the moments that initialise EM.
 _CLASSES_SHARE = 0.05
 _INITIAL_SHARE = 0.15

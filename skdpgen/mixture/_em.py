@@ -14,16 +14,6 @@ from ..decomposition._dp_pca import covariance_of
 from ..mechanisms import add_gaussian, mixture_sums, unpack_mixture_sums
 from ..mechanisms._moments import Moments
 
-__all__ = [
-    "GaussianMixtureParameters",
-    "TransformedRows",
-    "class_gaussians",
-    "clip_covariances",
-    "dp_em",
-    "em_step",
-    "initial_mixture",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class GaussianMixtureParameters:

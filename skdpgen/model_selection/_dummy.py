@@ -7,8 +7,6 @@ import pandas as pd
 
 from ..tabular._columns import holds_missing, output_dtype
 
-__all__ = ["dummy_rows", "rows_like", "with_missing"]
-
 # Enough for several rows of each class in the trial of a search, and so few that the trial takes a moment.
 _ROWS = 60
 

@@ -10,8 +10,6 @@ from ..data.rows_per_unit import settle_ids
 from ..data.units import draw_key, keep_rows, read_groups, take_groups
 from ..utils.validation import is_extension, num_samples
 
-__all__ = ["HeldOut", "SearchRows", "take"]
-
 
 class HeldOut(NamedTuple):
     """The rows of one search, split: the same in all of its runs; private."""

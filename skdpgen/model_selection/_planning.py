@@ -30,8 +30,6 @@ from ._dummy import dummy_rows, with_missing
 from ._folds import take
 from ._scoring import check_score_bounds, held_terms, same_terms, score_function
 
-__all__ = ["FOLDS", "PlansSearch", "Search", "list_candidates", "public_model"]
-
 # A row is held out with probability 1/cv; the default of cv.
 FOLDS = 5
 # Parameters that a grid may not hold: the search is charged for its candidates, all at one cost.

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import MOST_ROWS, PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import read_unit
 from .._types import UnitRelation
-from ..accounting._card import plain
+from ..accounting._facts import plain
 from ..accounting._reservation import CalibratedFit, Reservation
 from ..data.rows_per_unit import OpenUnit
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
@@ -27,8 +27,6 @@ from ..utils.validation import HasMethods, Interval, StrOptions, fit_context, nu
 from ._folds import SearchRows, take
 from ._planning import FOLDS, PlansSearch, Search, list_candidates, public_model
 from ._scoring import SCORES, bounded_score, held_terms, score_function, score_terms
-
-__all__ = ["PrivateSearchCV"]
 
 # Least mean number of runs by default: a Poisson number of mean 2 is zero in one search of seven.
 _LEAST_RUNS = 5

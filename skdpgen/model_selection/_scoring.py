@@ -19,16 +19,6 @@ from ..mechanisms._moments import SCORE_COUNT_WEIGHT
 from ..utils.categories import canonical_rows
 from ..utils.validation import as_numbers
 
-__all__ = [
-    "SCORES",
-    "bounded_score",
-    "check_score_bounds",
-    "held_terms",
-    "same_terms",
-    "score_function",
-    "score_terms",
-]
-
 # Terms are moved to [-1/2, 1/2] and truncated to this lattice, on which their sum is exact (of 2^24 rows and more).
 _LATTICE = 2.0**-36
 # A joining record may change the last bits of other terms (sums in batches), and bring each to the next step of the

@@ -18,16 +18,6 @@ from ..accounting._receipt import CheckpointHeader, header_text, read_header, re
 from ..dpsgd._seeding import torch_seeded
 from ..utils.atomic import write_atomically
 
-__all__ = [
-    "Checkpoint",
-    "FitBlocks",
-    "ParameterAverage",
-    "ScaledParts",
-    "StepCheckpoint",
-    "check_checkpoint",
-    "load_checkpoint",
-]
-
 _PARAMETERS, _OPTIMIZER, _AVERAGES = "parameters.", "optimizer.", "averages."
 
 

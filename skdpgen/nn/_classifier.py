@@ -45,8 +45,6 @@ from ._dp_net import DPNet, check_template
 from ._networks import mlp
 from ._parameters import check_made, check_sizes
 
-__all__ = ["ClassifierModule", "DPNetClassifier"]
-
 # Share of the budget for the number of rows, a denominator: its noise has little effect.
 _ROWS_SHARE = 0.01
 # Rows of one forward pass of a prediction.

@@ -23,8 +23,6 @@ from ._dp2vae_training import factors, norms_of
 from ._generated_rows import GeneratedRows
 from ._generators import ParameterMeans
 
-__all__ = ["ClippedGradients", "CriticTraining", "Critics", "clipped_gradient_sum", "parts_of", "train_by_critics"]
-
 # Purposes of the keyed stream: what is drawn for one never repeats for another.
 _ROWS, _PARTNERS = 0, 1
 # Slope of the leaky ReLU, and scale of the initial weights that keeps the size of what passes through it.

@@ -11,8 +11,6 @@ from torch import nn
 
 from ..dpsgd._checks import check_layers
 
-__all__ = ["CauchyMMD", "GroupLatents", "KLFromPrior", "UserDivergence", "cauchy_mmd", "make_divergence"]
-
 # Distances that the kernels tell apart: from a fifth of the standard deviation of a normal prior to ten of them.
 _SCALES = (0.2, 0.4, 1.0, 2.0, 4.0, 10.0)
 # Kernels computed at once: on a CPU so many that they fit in its caches and that the cost of a call is small, on a GPU

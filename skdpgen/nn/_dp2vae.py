@@ -12,11 +12,6 @@ from torch import nn
 from ._likelihoods import BernoulliLikelihood, ScaledGaussianLikelihood, TableLikelihood
 from ._networks import mlp
 
-__all__ = [
-    "ARCHITECTURES", "AUXILIARY", "LIKELIHOODS", "Conditional", "ReleasedDecoder", "check_modules",
-    "in_patch_order", "make_decoder", "make_encoder", "spread_latents",
-]  # fmt: skip
-
 ARCHITECTURES = ("patches", "mlp", "conv_28", "conv_faces")
 # Sizes of the auxiliary "patches" decoder that stage 1 trains beside each encoder and discards.
 AUXILIARY = {"n_hidden": 32, "n_channels": 8}

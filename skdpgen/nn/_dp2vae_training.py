@@ -23,22 +23,6 @@ from ..utils.progress import progress_bar
 from ._dp2vae import in_patch_order
 from ._networks import LOG_VARIANCES
 
-__all__ = [
-    "EncoderStack",
-    "EncoderTraining",
-    "StackableNet",
-    "SubsetRows",
-    "bytes_needed",
-    "clipped_subset_sum",
-    "default_chunk",
-    "pretrain_encoders",
-    "readable",
-    "restore_networks",
-    "train_decoder",
-    "train_on_pairs",
-    "train_together",
-]
-
 # Purposes of the keyed stream: what is drawn for one never repeats for another.
 PRETRAIN, QUERY, REFRESH = 0, 2, 4
 # Memory of the encoders trained at once on a CPU, by default: few enough that their parameters stay near its cache, and

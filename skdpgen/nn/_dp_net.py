@@ -19,8 +19,6 @@ from ..utils.noise import make_noise_generator
 from ._callbacks import Checkpoint, FitBlocks, check_checkpoint, load_checkpoint
 from ._parameters import check_net
 
-__all__ = ["DPNet", "PerExampleLoss", "check_template"]
-
 # Parameters of skorch that would contradict the plan, and the reasons.
 _REFUSED = {
     "batch_size": "batches are drawn by Poisson sampling: their expected size follows from the plan's sampling_rate",

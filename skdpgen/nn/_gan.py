@@ -14,8 +14,6 @@ from ..dpsgd import ClippedSum, LossModule
 from ._generators import ParameterMeans, descend
 from ._networks import coarse_pixels
 
-__all__ = ["ADAM_BETAS", "DiscriminatorModule", "GeneratorTraining"]
-
 # Slope of the leaky ReLU, and betas of Adam: those of DCGAN (Radford, Metz, Chintala, ICLR 2016).
 _SLOPE, ADAM_BETAS = 0.2, (0.5, 0.999)
 

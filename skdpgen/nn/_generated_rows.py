@@ -8,8 +8,6 @@ import torch
 from ..utils.blocks import exact_product
 from ._generators import ConditionalGenerator, one_hot
 
-__all__ = ["GeneratedRows", "emphasize_classes", "to_rows"]
-
 # Factor of the initial weights of the class: latents are longer than a one-hot class, and the noise hides the classes
 # for long from a generator that hardly depends on them.
 _CLASS_WEIGHT = 6.0

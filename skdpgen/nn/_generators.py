@@ -10,8 +10,6 @@ from torch import nn
 
 from ._networks import check_module_arrays, coarse_decoder, conv_decoder, mlp
 
-__all__ = ["ConditionalGenerator", "ParameterMeans", "descend", "one_hot"]
-
 # Temperature of the relaxed levels, whose gradient stands for that of the levels that are drawn.
 _TEMPERATURE = 0.66
 

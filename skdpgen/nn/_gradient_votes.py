@@ -16,8 +16,6 @@ from .._types import BoundedSum
 from ..exceptions import InvalidInputError
 from ._critics import parts_of
 
-__all__ = ["LargestSigns", "ProjectedVotes", "bound_of_votes"]
-
 # Twice the lattice of the noise, in its standard deviations: a sum is rounded to it, see `GradientNoise`.
 _LATTICE = 2.0**-29
 # Share of the exact bound up to which twice the rounding is added. With a share r, a sum moves by at most

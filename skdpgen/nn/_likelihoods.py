@@ -9,14 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-__all__ = [
-    "BernoulliLikelihood",
-    "GaussianLikelihood",
-    "LaplaceLikelihood",
-    "ScaledGaussianLikelihood",
-    "TableLikelihood",
-]
-
 # Range of the log-scales that a decoder gives: standard deviations of 0.007 to 2.7, in units of the scaled columns.
 _LOG_SCALES = (-5.0, 1.0)
 

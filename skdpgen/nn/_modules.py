@@ -13,17 +13,6 @@ from ._networks import LOG_VARIANCES, SparseEncoder, conv_decoder, conv_encoder,
 from ._parameters import check_network, check_number, check_size, check_sizes
 from ._priors import NormalPrior, log_q, monte_carlo_kl, sample_with_log_prob
 
-__all__ = [
-    "DRAWS",
-    "CanaryModule",
-    "P3GMModule",
-    "PartitionedVAEModule",
-    "PriVAEModule",
-    "TurningModule",
-    "fixed_normals",
-    "in_double",
-]
-
 # Latent draws of a score: each pass over the rows costs one decoder call.
 DRAWS = 8
 

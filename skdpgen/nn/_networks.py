@@ -11,20 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-__all__ = [
-    "LOG_VARIANCES",
-    "FromImage",
-    "SparseEncoder",
-    "ToImage",
-    "check_module_arrays",
-    "coarse_decoder",
-    "coarse_pixels",
-    "conv_decoder",
-    "conv_encoder",
-    "layers_of_mlp",
-    "mlp",
-]
-
 # Range of the log-variances that an encoder gives. The standard deviations, 0.0025 to 7.4, surround that of the prior,
 # and neither an exponential nor its gradient overflows.
 LOG_VARIANCES = (-12.0, 4.0)

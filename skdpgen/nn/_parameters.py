@@ -15,17 +15,6 @@ from torch import nn
 
 from ..utils.validation import MOST_UNITS
 
-__all__ = [
-    "check_made",
-    "check_net",
-    "check_network",
-    "check_number",
-    "check_size",
-    "check_sizes",
-    "check_unknown_width",
-    "check_widths",
-]
-
 # Parameters of a net that an estimator sets itself, and the parameter to give in their place. Not `random_state`:
 # scikit-learn's tools seed whatever has one.
 _SET_BY_ESTIMATOR = {

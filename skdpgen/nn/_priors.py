@@ -12,8 +12,6 @@ import math
 import torch
 from torch import nn
 
-__all__ = ["GaussianMixturePrior", "MixturePrior", "NormalPrior", "SparsePrior", "check_prior", "monte_carlo_kl"]
-
 _LOG_2PI = math.log(2 * math.pi)
 
 

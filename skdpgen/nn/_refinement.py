@@ -16,8 +16,6 @@ from ._modules import DRAWS, fixed_normals, in_double
 from ._networks import mlp
 from ._parameters import check_size, check_sizes
 
-__all__ = ["ImageRefinementModule", "TableAnchor", "TableRefinementModule", "image_elbos"]
-
 # Variance of the encoder of images; the latents of all images have a variance of about 1. A larger one draws the slopes
 # of the decoder towards zero.
 _LATENT_VARIANCE = 0.01

@@ -15,14 +15,6 @@ from ..utils.progress import progress_bar
 from ._generated_rows import GeneratedRows
 from ._generators import ParameterMeans
 
-__all__ = [
-    "SinkhornGradients",
-    "train_by_transport",
-    "transport_cost",
-    "transport_gradient",
-    "transport_plan",
-]
-
 # The regularisation falls by this factor an iteration, from the largest possible cost to its final value; then further
 # iterations at that value. So the number of iterations is public.
 _FALL, _LAST = 0.2, 3

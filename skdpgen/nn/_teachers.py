@@ -13,8 +13,6 @@ import torch.nn.functional as F
 from ._gan import ADAM_BETAS
 from ._generators import ParameterMeans, descend
 
-__all__ = ["Teachers", "rows_by_subset", "train_by_votes"]
-
 # Learning rate of the teachers.
 _LEARNING_RATE = 0.05
 # Steps of the teachers, of the student and of the generator in a round, and rows of each of these steps.

@@ -9,8 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-__all__ = ["WaveletFeatures", "move_to_features", "wavelet_features"]
-
 # Gaussian widths, in pixels, and centre frequencies of the wavelets; sides of their kernels.
 _SCALES = ((0.8, 3 * math.pi / 4, 7), (1.6, 3 * math.pi / 8, 13), (3.2, 3 * math.pi / 16, 25))
 # Gaussian width of the local averages, in places of a map. With 2 in its place the network of P3GM's paper, trained on

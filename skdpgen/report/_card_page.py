@@ -9,8 +9,6 @@ from ..utils.printing import one_line
 from ._card_words import state
 from ._page import bullets, details, page, paragraph, section, table
 
-__all__ = ["card_page", "card_text"]
-
 # Rows of a table on the page; a card may hold twenty thousand charges.
 _MOST_ROWS = 2_000
 # Items of a list in a terminal, and width of its lines.

@@ -15,8 +15,6 @@ from .._types import in_words
 from ..accounting import membership_advantage, true_positive_rate
 from ..accounting._card import FILES, remark_on_epsilon
 
-__all__ = ["Part", "Statement", "state"]
-
 # False positive rate at which the true positive rate is stated.
 FALSE_POSITIVES = 0.01
 # Columns that a sentence names.

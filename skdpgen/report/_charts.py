@@ -8,8 +8,6 @@ import pandas as pd
 from ..metrics._display_rows import REAL, SYNTHETIC, log_ticks
 from ._page import text
 
-__all__ = ["chart"]
-
 _WIDTH, _HEIGHT = 330, 176
 # Histogram: the plot's edges. Bars of categories: where they begin, and the height of each.
 _LEFT, _TOP, _RIGHT, _BOTTOM = 60, 6, 322, 134

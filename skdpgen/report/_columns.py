@@ -13,8 +13,6 @@ from ..metrics._samples import to_numbers
 from ._charts import chart
 from ._page import box, details, leak, paragraph, section, table, text
 
-__all__ = ["VERDICTS", "columns_section", "scored", "verdict"]
-
 # How far a score is below that of two halves of the real rows, and what is said of it.
 VERDICTS = (("close", 0.02), ("fair", 0.10), ("far", np.inf))
 _SAYS = {

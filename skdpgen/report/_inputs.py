@@ -14,18 +14,6 @@ from ..metrics._samples import as_frame, column_kind, each_distinct, to_numbers
 from ..tabular import Identifier
 from ..utils.strict_json import read_json
 
-__all__ = [
-    "SCORES",
-    "align",
-    "categories",
-    "halves",
-    "read_results",
-    "results_table",
-    "some_places",
-    "some_rows",
-    "without_keys",
-]
-
 
 def without_keys(rows, schema):
     """Leave out the identifiers of a schema: fresh keys are not meant to be like the real ones."""

@@ -10,21 +10,6 @@ import warnings
 
 from ..utils.printing import printable
 
-__all__ = [
-    "SEARCH",
-    "box",
-    "bullets",
-    "details",
-    "figure",
-    "leak",
-    "page",
-    "paragraph",
-    "section",
-    "table",
-    "text",
-    "tiles",
-]
-
 _STYLE = """
 :root { color-scheme: light; }
 * { box-sizing: border-box; }

@@ -19,8 +19,6 @@ from ._page import SEARCH, page
 from ._sections import Sections, check_images, images, latent_space, mixture_of, rows_of_model, utility
 from ._units import UnitColumn, split_units
 
-__all__ = ["Report", "build_report"]
-
 _BANNER = (
     "This page is computed from real rows. Do not publish it, and do not send it to anyone who may not see the real "
     "rows.",

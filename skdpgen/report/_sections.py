@@ -20,8 +20,6 @@ from ._units import units_section
 from ._use import of_classes, of_numbers
 from ._values import combinations_section, lost_section
 
-__all__ = ["Sections", "check_images", "images", "latent_space", "mixture_of", "rows_of_model", "utility"]
-
 # Real rows that are searched for a combination of values; more take long, and change little.
 _SEARCHED_ROWS = 200_000
 # Rows of each table for the detection classifiers: more rows change little and take long.

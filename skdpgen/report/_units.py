@@ -9,8 +9,6 @@ from .. import metrics
 from ..metrics._samples import to_numbers
 from ._page import details, leak, paragraph, section, table
 
-__all__ = ["UnitColumn", "split_units", "units_section"]
-
 # Rows of units that are listed one by one; units with more are one line.
 _MOST_LISTED = 20
 # Similarity of two rows of a unit from which the page says that rows are no independent draws.

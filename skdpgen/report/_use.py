@@ -12,8 +12,6 @@ from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score
 from ..metrics._tstr import _by_name, _default_estimator, _encoder, _guess, _split, protocol_regressors
 from ._page import table
 
-__all__ = ["Scored", "of_classes", "of_numbers"]
-
 # Classes whose recall is listed.
 _MOST_CLASSES = 50
 _NAMES = ("real rows", "synthetic rows")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from .. import metrics
 from ._page import details, leak, paragraph, section, table
 
-__all__ = ["combinations_section", "lost_section"]
-
 # Rows of a table that are shown at once, and at most.
 _AT_ONCE, _MOST = 20, 300
 # An expected number of rows from which on chance alone hardly ever loses a category, or a combination.

@@ -48,16 +48,6 @@ from ..mixture._em import clip_covariances
 from ..utils.blocks import exact_product, map_blocks
 from ._released import NetGenerator, ReleasedModel
 
-__all__ = [
-    "KINDS",
-    "ArrayModel",
-    "feature_moments",
-    "fit_array_model",
-    "refine_images",
-    "release_class_norms",
-    "release_subclusters",
-]
-
 # Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
 # direction leans on where the classes lie along it.
 _MOST_COMPONENTS, _MOST_OF_IMAGES = 60, 400
@@ -194,18 +184,7 @@ class _Gaussians:
 
 # ---- the fit: what is released, in this order --------------------------------------------------------------------
 def fit_array_model(rows, model, fit):
-    """Make the releases of arrays: facts that were not declared, then the moments, and what images need beside them.
-
-    Parameters
-    ----------
-    rows : ArrayRows
-    model : MomentSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    ArrayModel
-    """
+    """Make the releases of arrays: facts that were not declared, then the moments, and what images need beside them."""
     basis = {} if rows.image_shape is None else basis_sizes(rows.image_shape, fit.noise_of_rows("moments"))
     codec = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, **basis)
     latents, norms = _release_moments(rows, codec, model, fit)

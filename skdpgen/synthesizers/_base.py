@@ -48,8 +48,6 @@ from ._recorded import recorded_parameters
 from ._released import ReleasedModel, save_state
 from ._summary import summarize
 
-__all__ = ["DATA_CONSTRAINTS", "TRAINING_CONSTRAINTS", "BaseSynthesizer", "LatentTransformerMixin"]
-
 # Parameters of every synthesizer: the budget, and what is public of the data.
 DATA_CONSTRAINTS = {
     **PRIVACY_CONSTRAINTS,
@@ -184,7 +182,21 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         super()._validate_params()
 
     def _release(self, rows, settings, fit):
-        """Make all releases of the charged `fit`; return the released model."""
+        """Make all releases of a charged fit: the one place where private rows reach a model.
+
+        Parameters
+        ----------
+        rows : ArrayRows or FrameRows
+            Private.
+        settings : object
+            As `_prepare` returned them: public.
+        fit : ChargedFit
+            The plan as it was charged, with the noise of each release.
+
+        Returns
+        -------
+        ReleasedModel
+        """
         raise NotImplementedError
 
     def _describe(self, prepared, plan):

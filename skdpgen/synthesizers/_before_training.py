@@ -9,19 +9,6 @@ from ..data.frames import FrameRows
 from ..mechanisms import add_gaussian, histogram
 from ._budget import COUNT_SHARE, remaining_share
 
-__all__ = [
-    "encode_rows",
-    "has_classes",
-    "learn_codec",
-    "network_shape",
-    "plan_facts",
-    "plan_phases",
-    "positive_counts",
-    "release_class_counts",
-    "sizes_by_counts",
-    "with_labels",
-]
-
 # After a warm start on rows of released moments: the share of the moments, which remain most of the model.
 _MOMENT_SHARE = 0.8
 
@@ -68,9 +55,9 @@ def network_shape(rows):
 
 
 # ---- releases -----------------------------------------------------------------------------------------------------
-def learn_codec(rows, fit):
-    """Release what was not declared of the rows; return the codec."""
-    found = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring)
+def learn_codec(rows, fit, **basis):
+    """Release what was not declared of the rows; return the codec, of images in a `basis` of cosines."""
+    found = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, **basis)
     return found[0] if isinstance(rows, FrameRows) else found
 
 

@@ -19,25 +19,6 @@ from ..mechanisms import add_gaussian
 from ..utils.progress import shows_bars
 from ..utils.validation import as_numbers
 
-__all__ = [
-    "COUNT_SHARE",
-    "P3GM_PAPER_ROWS",
-    "ChargedFit",
-    "MomentSettings",
-    "Network",
-    "Training",
-    "check_device",
-    "moment_phases",
-    "moment_split",
-    "paper_settings",
-    "plan_moments",
-    "plan_with_cells",
-    "relative_shares",
-    "remaining_share",
-    "resolve_parameters",
-    "resolve_sampling",
-]
-
 # Share of the budget for the number of rows and the counts of the classes, where no moments hold them. Gradients are
 # divided by them, and `sample` draws by them.
 COUNT_SHARE = 0.02

@@ -43,8 +43,6 @@ from ..utils.strict_json import read_safetensors
 from ._recorded import of_today
 from ._released import MODEL_FORMAT, join_arrays, split_arrays
 
-__all__ = ["FitCheckpoint", "codec_of", "describe_rows"]
-
 _FORMAT, _KIND = "skdpgen-fit-checkpoint/1", "a checkpoint of a fit"
 _FIELDS = {
     *("format", "version", "model", "ledger", "record", "parameters", "data", "plan", "facts", "training", "steps"),

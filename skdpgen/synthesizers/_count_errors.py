@@ -33,20 +33,6 @@ from ..tabular._binning import fine_grid
 from ..tabular._learned_bins import enough_rows
 from ..tabular._level_groups import LevelGroups, declared_groups, divided_groups, has_subgroups
 
-__all__ = [
-    "RESPENT",
-    "CountErrors",
-    "KeptSizes",
-    "PlannedTable",
-    "count_errors",
-    "joint_sd",
-    "kept_sizes",
-    "seen_by_tables",
-    "smallest_kept",
-    "smallest_seen",
-    "weighs_units",
-]
-
 # Probability with which a category of the size stated is kept.
 _KEPT = 0.95
 # What a plan assumes of facts that the fit will learn.

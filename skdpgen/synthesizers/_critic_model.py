@@ -14,8 +14,6 @@ from ._base import BaseSynthesizer
 from ._before_training import network_shape
 from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
 
-__all__ = ["BaseCriticSynthesizer", "CriticReleases", "CriticSettings", "critic_constraints", "fit_critic_model"]
-
 # Generated rows in a step: the memory of a step grows with them.
 _MOST_GENERATED = 2**14
 # Of the one-hot class that critics see beside a row.
@@ -184,18 +182,7 @@ def check_size(settings, rows):
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
 def fit_critic_model(rows, settings, fit):
-    """Make all releases: facts that were not declared, counts of the classes, and noisy sums over critics.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : CriticSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    GeneratorModel
-    """
+    """Make all releases: facts that were not declared, counts of the classes, and noisy sums over critics."""
     from ..nn._critics import train_by_critics
 
     codec, x, classes, n_levels, row_count, weights, _ = learn_rows(rows, fit)

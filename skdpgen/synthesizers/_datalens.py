@@ -8,8 +8,6 @@ from numbers import Integral, Real
 from ..utils.validation import MOST_UNITS, Interval
 from ._critic_model import BaseCriticSynthesizer, CriticReleases, critic_constraints
 
-__all__ = ["DataLensSynthesizer"]
-
 
 @dataclass(frozen=True)
 class SignReleases(CriticReleases):
@@ -40,10 +38,12 @@ class DataLensSynthesizer(BaseCriticSynthesizer):
 
     Parameters
     ----------
-    epsilon, delta, neighboring, accountant, budget_split, noise, random_state, progress
-        As in `GSWGANSynthesizer`: the budget, where it is charged, and the sources of randomness.
+    epsilon, delta, neighboring, accountant, noise, progress
+        As in `P3GMSynthesizer`: the budget, where it is charged, and the source of the noise.
     target, schema, classes, target_type, bounds, on_invalid, image_shape, n_frequencies, unit, max_rows_per_unit
         As in `GSWGANSynthesizer`: what is public of the data, and who is protected.
+    budget_split, random_state
+        As in `GSWGANSynthesizer`.
     n_teachers : int, default=1000
         Number of subsets; public. The noise of a sum of signs does not depend on it, so the noise of their mean falls
         with it, while each teacher has fewer rows to learn from.
@@ -71,7 +71,7 @@ class DataLensSynthesizer(BaseCriticSynthesizer):
     Attributes
     ----------
     accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
-        As in `GSWGANSynthesizer`.
+        As in `P3GMSynthesizer`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

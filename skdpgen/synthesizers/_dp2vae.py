@@ -36,8 +36,6 @@ from ._dp2vae_model import (
     shifts_gaussians,
 )
 
-__all__ = ["PRESETS", "DP2VAESettings", "DP2VAESynthesizer", "SubsetTraining"]
-
 # (moments, features, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT, _FEATURES_SPLIT = (0.5, 0.0, 0.5), (0.4, 0.4, 0.2)
 _DEFAULT_PER_STEP = 50
@@ -253,15 +251,8 @@ class DP2VAESynthesizer(BaseSynthesizer):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
-        `accountant`.
-    delta : float or None, default=None
-        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
-    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
-    accountant : PrivacyAccountant or None, default=None
-        Accountant that the fit charges; None makes a new one with this budget.
+    epsilon, delta, neighboring, accountant, noise, random_state, progress
+        As in `P3GMSynthesizer`: the budget, where it is charged, and the sources of randomness.
     training : SubsetSGD or None, default=None
         Training of both stages: the number of subsets, the steps, how subsets are drawn. None: ``SubsetSGD()``.
         ``training__steps=500`` sets a parameter of it.
@@ -303,33 +294,11 @@ class DP2VAESynthesizer(BaseSynthesizer):
         As in `P3GMSynthesizer`: who is protected if a person may have several rows, and how many rows are used. All
         rows of a unit are in one subset. With ``weighting="units"``, the batches of the subset contain the rows of each
         unit equally often. With both weightings, the noise of the steps is that of a fit for one row.
-    noise : {"secure", "fast"}, default="secure"
-        Source of the noise: a cryptographic generator, or a faster one.
-    random_state : int, RandomState instance or None, default=None
-        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
-        search.
 
     Attributes
     ----------
-    accountant_ : PrivacyAccountant
-        Accountant that the fit charged.
-    card_ : PrivacyCard
-    classes_, class_ratio_ : arrays
-        Released or declared classes and their released shares, with a categorical y or `target`.
-    rest_ratio_ : dict
-        Released share of "other" and of missing values (None) of the target, which are no classes.
-    row_count_ : float
-        Released number of rows; ``sample()`` draws as many.
-    schema_ : Schema
-        DataFrames: schema with the declared or released bounds and categories; y is the last column.
-    summary_ : FitSummary
-        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
-    bounds_ : array of shape (n_features, 2)
-        Arrays: declared or released bounds of each column.
-    model_ : object
-        Released state: codec and decoder.
+    accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
+        As in `P3GMSynthesizer`.
     n_features_in_, feature_names_in_
         As in scikit-learn, without `id_column`.
 

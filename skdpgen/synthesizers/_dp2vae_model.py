@@ -16,20 +16,11 @@ from ..generators.leading import LeadingDirections
 from ..utils.callers import caller_level
 from ..utils.file_checks import check_whole
 from ..utils.printing import listed
-from ._before_training import release_class_counts, sizes_by_counts
+from ._before_training import learn_codec, release_class_counts, sizes_by_counts
 from ._frame_model import FrameModel
 from ._generator_model import training_rows
 from ._moment_start import draw_components, draw_rows, facts_state, release_moments, restore_facts
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
-
-__all__ = [
-    "DP2VAEModel",
-    "NetworkSettings",
-    "fit_dp2vae_model",
-    "likelihood_of",
-    "make_auxiliary",
-    "make_networks",
-]
 
 # Draws of the prior that estimate the likelihood of a row; time and memory of a score grow with them.
 _SCORE_LATENTS = 256
@@ -284,18 +275,7 @@ def released_decoders(leading, *networks):
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
 def fit_dp2vae_model(rows, settings, fit):
-    """Make all releases of DP2-VAE: facts, then moments or counts, then the steps of the decoder.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : DP2VAESettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    DP2VAEModel
-    """
+    """Make all releases of DP2-VAE: facts, then moments or counts, then the steps of the decoder."""
     codec, counts, moments = fit.facts(
         lambda: release_facts(rows, settings, fit),
         lambda facts: facts_state(*facts),
@@ -372,15 +352,14 @@ def release_facts(rows, settings, fit):
     moments : ArrayModel, FrameModel or None
         Of the released moments, where the networks begin with them.
     """
-    noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     if settings.initial_steps is not None:
         return release_moments(rows, fit, settings.progress, settings.features)
     if isinstance(rows, FrameRows):
-        codec, *_ = rows.learn(noise, fit.plan.extra_delta, rng, neighboring)
+        codec = learn_codec(rows, fit)
         classes, n_rows = codec.codes(rows.frame)[1], len(rows.frame)
     else:
         sides = None if rows.image_shape is None else min(rows.image_shape[:2])
-        codec = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, n_frequencies=sides)
+        codec = learn_codec(rows, fit, n_frequencies=sides)
         classes, n_rows = rows.codes, len(rows)
     return codec, release_class_counts(codec, n_rows, classes, fit, rows.unit_sizes), None
 

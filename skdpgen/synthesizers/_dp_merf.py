@@ -15,6 +15,7 @@ from ..data.frame_codec import FrameCodec
 from ..data.frames import FrameRows
 from ..data.sources import add_sums
 from ..data.validation import validate_input
+from ..generators.layers import apply_layers, layers_of, layers_state
 from ..mechanisms import add_gaussian, class_first_moments
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT
 from ..utils.blocks import exact_product
@@ -25,9 +26,7 @@ from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
 from ._budget import remaining_share
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator, n_weights
-from ._released import CHUNK_ROWS, ReleasedModel, apply_layers, layers_of, layers_state
-
-__all__ = ["DPMERFSynthesizer", "MERFModel", "RandomFeatures", "embedding_sum", "fit_merf_model"]
+from ._released import CHUNK_ROWS, ReleasedModel
 
 # Numbers in the generator's batch: rows times columns of a table times frequencies. Steps of 200 images are as good as
 # steps of 500, and faster.
@@ -70,15 +69,8 @@ class DPMERFSynthesizer(BaseSynthesizer):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
-        `accountant`.
-    delta : float or None, default=None
-        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
-    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
-    accountant : PrivacyAccountant or None, default=None
-        Accountant that the fit charges; None makes a new one with this budget.
+    epsilon, delta, neighboring, accountant, noise, progress
+        As in `P3GMSynthesizer`: the budget, where it is charged, and the source of the noise.
     target, schema, classes, target_type, bounds, on_invalid
         As in `P3GMSynthesizer`: what is public of the data. With a categorical y or `target` there is one embedding a
         class; a numeric one is a column like the others.
@@ -106,33 +98,13 @@ class DPMERFSynthesizer(BaseSynthesizer):
         Initial learning rate of Adam.
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
-    noise : {"secure", "fast"}, default="secure"
-        Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of the generator and the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
-        search.
 
     Attributes
     ----------
-    accountant_ : PrivacyAccountant
-        Accountant that the fit charged.
-    card_ : PrivacyCard
-    classes_, class_ratio_ : arrays
-        Released or declared classes and their released shares, with a categorical y or `target`.
-    rest_ratio_ : dict
-        Released share of "other" and of missing values (None) of the target, which are no classes.
-    row_count_ : float
-        Released number of rows; ``sample()`` draws as many.
-    schema_ : Schema
-        DataFrames: schema with the declared or released bounds and categories; y is the last column.
-    summary_ : FitSummary
-        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
-    bounds_ : array of shape (n_features, 2)
-        Arrays: declared or released bounds of each column.
-    model_ : object
-        Released state: codec and generator.
+    accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
+        As in `P3GMSynthesizer`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -365,18 +337,7 @@ class MERFModel(ReleasedModel):
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
 def fit_merf_model(rows, settings, fit):
-    """Make all releases of DP-MERF, facts that were not declared and the embeddings; fit the generator to them.
-
-    Parameters
-    ----------
-    rows : FrameRows or ArrayRows
-    settings : GeneratorSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    MERFModel, or GeneratorModel of images
-    """
+    """Make all releases of DP-MERF, facts that were not declared and the embeddings; fit the generator to them."""
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     # public, and the same in every fit: two fits can then be compared release by release
     public = np.random.default_rng(_FREQUENCIES)

@@ -14,8 +14,6 @@ from ._before_training import network_shape
 from ._budget import Training, resolve_sampling
 from ._generator_model import GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
 
-__all__ = ["DPSinkhornSynthesizer"]
-
 # Generated rows of a step, and steps at once: the memory of an update grows with their product.
 _MOST_GENERATED, _MOST_AT_ONCE = 2**12, 2**12
 # Defaults of latents, frequencies and regularisation; that of images is this share of the number of their values. With
@@ -55,15 +53,8 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
-        `accountant`.
-    delta : float or None, default=None
-        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
-    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
-    accountant : PrivacyAccountant or None, default=None
-        Accountant that the fit charges; None makes a new one with this budget.
+    epsilon, delta, neighboring, accountant, noise, progress
+        As in `P3GMSynthesizer`: the budget, where it is charged, and the source of the noise.
     n_components : int or None, default=None
         Number of latent dimensions of the generator; None is 8, and 4 with `image_shape`.
     hidden_layer_sizes : sequence of int, default=(128,)
@@ -103,34 +94,14 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         The noise of the training is the same with both weightings.
-    noise : {"secure", "fast"}, default="secure"
-        Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation, of the latents of the training and of the sampling stream. It never seeds the noise: two
         fits with one seed differ.
-    progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
-        search.
 
     Attributes
     ----------
-    accountant_ : PrivacyAccountant
-        Accountant that the fit charged.
-    card_ : PrivacyCard
-    classes_, class_ratio_ : arrays
-        Released or declared classes and their released shares, with a categorical y or `target`.
-    rest_ratio_ : dict
-        Released share of "other" and of missing values (None) of the target, which are no classes.
-    row_count_ : float
-        Released number of rows; ``sample()`` draws as many.
-    schema_ : Schema
-        DataFrames: schema with the declared or released bounds and categories; y is the last column.
-    summary_ : FitSummary
-        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
-    bounds_ : array of shape (n_features, 2)
-        Arrays: declared or released bounds of each column.
-    model_ : object
-        Released state: codec and generator.
+    accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
+        As in `P3GMSynthesizer`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -222,12 +193,9 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape, self.n_frequencies = bounds, image_shape, n_frequencies
         self.budget_split, self.on_invalid = budget_split, on_invalid
-        self.n_components, self.hidden_layer_sizes, self.generated_rows = (
-            n_components,
-            hidden_layer_sizes,
-            generated_rows,
-        )
-        self.blur, self.l1_weight, self.steps_at_once = blur, l1_weight, steps_at_once
+        self.n_components, self.hidden_layer_sizes = n_components, hidden_layer_sizes
+        self.generated_rows, self.blur, self.l1_weight = generated_rows, blur, l1_weight
+        self.steps_at_once = steps_at_once
         self.training, self.learning_rate, self.average = training, learning_rate, average
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
@@ -276,18 +244,7 @@ def _check_size(settings, rows):
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
 def fit_sinkhorn_model(rows, settings, fit):
-    """Make all releases of DP-Sinkhorn: facts that were not declared, counts of the classes, and the noisy gradients.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : SinkhornSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    GeneratorModel
-    """
+    """Make all releases of DP-Sinkhorn: facts that were not declared, counts of the classes, and noisy gradients."""
     from ..dpsgd import WholeBatchPlan
     from ..dpsgd._plan import plan_of_fit
     from ..nn._sinkhorn import train_by_transport

@@ -17,8 +17,6 @@ from ._before_training import network_shape
 from ._budget import Network, Training, check_device, resolve_sampling
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, learn_rows, make_generator, n_weights
 
-__all__ = ["PRESETS", "DPCGANSynthesizer", "GANSettings", "fit_dpcgan_model"]
-
 # Of rows and of images: number of generated ones in a step.
 _GENERATED_ROWS, _GENERATED_IMAGES = 256, 128
 # Decay of the average of the generator's parameters: of arrays, of images and of tables.
@@ -131,15 +129,8 @@ class DPCGANSynthesizer(BaseSynthesizer):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
-        `accountant`.
-    delta : float or None, default=None
-        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
-    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
-    accountant : PrivacyAccountant or None, default=None
-        Accountant that the fit charges; None makes a new one with this budget.
+    epsilon, delta, neighboring, accountant, noise, progress
+        As in `P3GMSynthesizer`: the budget, where it is charged, and the source of the noise.
     n_components : int, default=32
         Number of latent dimensions of the generator.
     generator_sizes, discriminator_sizes : sequence of int, default=(256,) and (128,)
@@ -168,34 +159,14 @@ class DPCGANSynthesizer(BaseSynthesizer):
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once.
-    noise : {"secure", "fast"}, default="secure"
-        Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation, of the generated rows of the training and of the sampling stream. It never seeds the
         noise: two fits with one seed differ.
-    progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
-        search.
 
     Attributes
     ----------
-    accountant_ : PrivacyAccountant
-        Accountant that the fit charged.
-    card_ : PrivacyCard
-    classes_, class_ratio_ : arrays
-        Released or declared classes and their released shares, with a categorical y or `target`.
-    rest_ratio_ : dict
-        Released share of "other" and of missing values (None) of the target, which are no classes.
-    row_count_ : float
-        Released number of rows; ``sample()`` draws as many.
-    schema_ : Schema
-        DataFrames: schema with the declared or released bounds and categories; y is the last column.
-    summary_ : FitSummary
-        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
-    bounds_ : array of shape (n_features, 2)
-        Arrays: declared or released bounds of each column.
-    model_ : object
-        Released state: codec and generator.
+    accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
+        As in `P3GMSynthesizer`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -284,12 +255,9 @@ class DPCGANSynthesizer(BaseSynthesizer):
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
         self.budget_split, self.on_invalid = budget_split, on_invalid
-        self.n_components, self.generator_sizes, self.discriminator_sizes = (
-            n_components, generator_sizes, discriminator_sizes,
-        )  # fmt: skip
-        self.n_critic, self.learning_rate, self.generator_learning_rate = (
-            n_critic, learning_rate, generator_learning_rate,
-        )  # fmt: skip
+        self.n_components, self.n_critic = n_components, n_critic
+        self.generator_sizes, self.discriminator_sizes = generator_sizes, discriminator_sizes
+        self.learning_rate, self.generator_learning_rate = learning_rate, generator_learning_rate
         self.training, self.preset = training, preset
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
@@ -366,18 +334,7 @@ def _check_networks(settings, n_features, n_labels):
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
 def fit_dpcgan_model(rows, settings, fit):
-    """Make all releases of DP-CGAN: facts that were not declared, counts of the classes, and the discriminator's steps.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : GANSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    GeneratorModel
-    """
+    """Make all releases of DP-CGAN: facts that were not declared, counts of classes, steps of the discriminator."""
     from ..dpsgd._plan import plan_of_fit
     from ..nn._gan import GeneratorTraining
 

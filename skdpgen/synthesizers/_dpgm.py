@@ -32,8 +32,6 @@ from ._vae_model import (
     vae_settings,
 )
 
-__all__ = ["DPGMModel", "DPGMSynthesizer", "find_centers"]
-
 # Seed of the frequencies: public, and the same in every fit, so that fits can be compared release by release.
 _FREQUENCIES = 20171129
 # Unit of the length scale: the root of the number of columns of a table; columns in the unit box differ by less.
@@ -73,15 +71,8 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
-        `accountant`.
-    delta : float or None, default=None
-        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
-    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
-    accountant : PrivacyAccountant or None, default=None
-        Accountant that the fit charges; None makes a new one with this budget.
+    epsilon, delta, neighboring, accountant, noise, random_state, progress
+        As in `P3GMSynthesizer`: the budget, where it is charged, and the sources of randomness.
     n_clusters : int, default=5
         Number of clusters; public. With 1 there is no k-means: its parameters below, and "clusters" of `budget_split`,
         are refused, its share goes to the training, and the model is that of `DPVAESynthesizer`.
@@ -114,35 +105,13 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         With ``weighting="units"`` the gradient of a unit is the mean over its rows, else their sum; it is clipped once,
         over all autoencoders.
-    noise : {"secure", "fast"}, default="secure"
-        Source of the noise: a cryptographic generator, or a faster one.
-    random_state : int, RandomState instance or None, default=None
-        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
-        search.
 
     Attributes
     ----------
-    accountant_ : PrivacyAccountant
-        Accountant that the fit charged.
-    card_ : PrivacyCard
+    accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
+        As in `P3GMSynthesizer`.
     cluster_weights_ : array of shape (n_clusters,)
         Released shares of the clusters, by which `sample` draws them.
-    classes_, class_ratio_ : arrays
-        Released or declared classes and their released shares, with a categorical y or `target`.
-    rest_ratio_ : dict
-        Released share of "other" and of missing values (None) of the target, which are no classes.
-    row_count_ : float
-        Released number of rows; ``sample()`` draws as many.
-    schema_ : Schema
-        DataFrames: schema with the declared or released bounds and categories; y is the last column.
-    summary_ : FitSummary
-        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
-    bounds_ : array of shape (n_features, 2)
-        Arrays: declared or released bounds of each column.
-    model_ : object
-        Released state: codec and autoencoders.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -219,9 +188,7 @@ class DPGMSynthesizer(LikelihoodSynthesizer):
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
         self.budget_split, self.on_invalid = budget_split, on_invalid
-        self.n_components = n_components
-        self.likelihood = likelihood
-        self.beta = beta
+        self.n_components, self.beta, self.likelihood = n_components, beta, likelihood
         self.n_clusters, self.cluster_steps = n_clusters, cluster_steps
         self.n_frequencies, self.length_scale = n_frequencies, length_scale
         self.training, self.checkpoint = training, checkpoint
@@ -406,18 +373,7 @@ class DPGMModel(ReleasedModel):
 
 # ---- the fit -----------------------------------------------------------------------------------------------------
 def fit_dpgm_model(rows, settings, fit):
-    """Make all releases of DP-GM: facts that were not declared, clusters, their counts, and the steps of DP-SGD.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : DPGMSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    DPGMModel
-    """
+    """Make all releases of DP-GM: facts that were not declared, clusters, their counts, and the steps of DP-SGD."""
     vae, n_clusters = settings.vae, settings.clusters.n_clusters
     codec, (x, _, likelihood, widths), clusters, _, counts = fit.facts(
         lambda: _release_facts(rows, settings, fit),

@@ -13,8 +13,6 @@ from ..utils.callers import caller_level
 from ..utils.printing import listed
 from ._count_errors import kept_sizes, weighs_units
 
-__all__ = ["point_out_few_rows", "point_out_hidden_classes", "point_out_learned_classes"]
-
 # Rows of a class that a user expects to find: where classes of so many may be lost, a fit warns before the charge.
 _RARE_CLASS = 100
 

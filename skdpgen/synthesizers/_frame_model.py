@@ -33,8 +33,6 @@ from ._count_errors import RESPENT
 from ._released import NetGenerator, ReleasedModel
 from ._synthetic_units import release_pairs, release_units
 
-__all__ = ["FrameModel", "fit_frame_model", "joined", "joined_noise", "release_target_model", "release_triples"]
-
 # Triples, over all classes, above which their interactions take too much memory.
 _MOST_TRIPLES = 1 << 17
 # Standard deviations of a sum of products of halves by which all rows of a class must exceed the noise.

@@ -18,11 +18,6 @@ from ._base import DATA_CONSTRAINTS
 from ._before_training import learn_codec, release_class_counts, sizes_by_counts
 from ._released import CHUNK_ROWS, ReleasedModel
 
-__all__ = [
-    "ACTIVATIONS_OF_A_PIXEL", "FREQUENCIES", "GENERATOR_CONSTRAINTS", "Coordinates", "GeneratorModel", "image_sizes",
-    "learn_rows", "make_generator", "n_weights", "training_rows",
-]  # fmt: skip
-
 # Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
 # of what tells classes of images apart is smooth.
 FREQUENCIES = 8

@@ -10,8 +10,6 @@ from ..accounting._calibration import check_noise_of_steps
 from ..utils.validation import MOST_UNITS, Interval
 from ._critic_model import BaseCriticSynthesizer, CriticReleases, critic_constraints
 
-__all__ = ["GSWGANSynthesizer"]
-
 
 @dataclass(frozen=True)
 class GradientReleases(CriticReleases):
@@ -42,15 +40,8 @@ class GSWGANSynthesizer(BaseCriticSynthesizer):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
-        `accountant`.
-    delta : float or None, default=None
-        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
-    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
-    accountant : PrivacyAccountant or None, default=None
-        Accountant that the fit charges; None makes a new one with this budget.
+    epsilon, delta, neighboring, accountant, noise, progress
+        As in `P3GMSynthesizer`: the budget, where it is charged, and the source of the noise.
     n_critics : int, default=1000
         Number of subsets; public. The noise of a sum of gradients does not depend on it, so the noise of their mean
         falls with it, while each critic has fewer rows to learn from.
@@ -93,34 +84,14 @@ class GSWGANSynthesizer(BaseCriticSynthesizer):
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         All rows of a unit are in one subset. With ``weighting="units"`` each unit counts 1 for the critics too.
-    noise : {"secure", "fast"}, default="secure"
-        Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation, of the generated rows of the training and of the sampling stream. It never seeds the
         noise, the subsets or their rows: two fits with one seed differ.
-    progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
-        search.
 
     Attributes
     ----------
-    accountant_ : PrivacyAccountant
-        Accountant that the fit charged.
-    card_ : PrivacyCard
-    classes_, class_ratio_ : arrays
-        Released or declared classes and their released shares, with a categorical y or `target`.
-    rest_ratio_ : dict
-        Released share of "other" and of missing values (None) of the target, which are no classes.
-    row_count_ : float
-        Released number of rows; ``sample()`` draws as many.
-    schema_ : Schema
-        DataFrames: schema with the declared or released bounds and categories; y is the last column.
-    summary_ : FitSummary
-        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
-    bounds_ : array of shape (n_features, 2)
-        Arrays: declared or released bounds of each column.
-    model_ : object
-        Released state: codec and generator.
+    accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
+        As in `P3GMSynthesizer`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

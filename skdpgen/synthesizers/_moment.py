@@ -10,8 +10,6 @@ from ._budget import MomentSettings
 from ._frame_model import fit_frame_model
 from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
 
-__all__ = ["MomentSynthesizer"]
-
 
 class MomentSynthesizer(BaseMomentSynthesizer):
     """Generative model fitted to the noisy moments of each class: one-way and two-way tables, or means and covariances.

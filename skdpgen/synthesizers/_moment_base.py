@@ -19,8 +19,6 @@ from ._budget import plan_moments
 from ._moment_start import model_of
 from ._synthetic_units import SyntheticUnitsMixin, unit_settings
 
-__all__ = ["MOMENT_CONSTRAINTS", "BaseMomentSynthesizer"]
-
 # Of the parameters that both have.
 MOMENT_CONSTRAINTS = {
     **DATA_CONSTRAINTS,

@@ -12,11 +12,6 @@ from ._budget import MomentSettings
 from ._checkpoint import codec_of
 from ._frame_model import FrameModel, fit_frame_model
 
-__all__ = [
-    "draw_components", "draw_rows", "facts_state", "model_of", "release_moments", "restore_facts", "restore_moments",
-    "start_autoencoder", "train_on_rows",
-]  # fmt: skip
-
 # Rows drawn from the released moments.
 _ROWS = 40_000
 # Ordinary training on them: the rate of Adam falls to a twentieth. And the records of a group of a divergence.

@@ -26,8 +26,6 @@ from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
 from ._moment_start import restore_moments
 from ._p3gm_decoder import check_decoder, choose_decoder, decoder_settings, train_network
 
-__all__ = ["P3GMSynthesizer"]
-
 # Parameters that act under one value of another alone.
 _ACTS = dict.fromkeys(
     (

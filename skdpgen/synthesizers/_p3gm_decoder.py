@@ -21,8 +21,6 @@ from ._moment_start import draw_rows, train_on_rows
 from ._released import NetGenerator
 from ._vae_model import make_likelihood
 
-__all__ = ["DecoderSettings", "check_decoder", "choose_decoder", "decoder_settings", "train_network"]
-
 # Synthetic rows that the network is initialised on, how many of them are in one of those steps, their rate and number.
 _WARM_ROWS, _WARM_BATCH, _WARM_RATE, _WARM_STEPS = 20_000, 256, 1e-3, 500
 # (sampling_rate, steps) of a whole network, and of one that refines the released decoder: few steps of large batches.

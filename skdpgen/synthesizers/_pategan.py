@@ -18,8 +18,6 @@ from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
 from ._generator_model import GeneratorModel, learn_rows, n_weights
 
-__all__ = ["PATEGANSynthesizer"]
-
 # Numbers (1 GB) in the table of the rows of all teachers.
 _MOST_NUMBERS = 2**28
 # Standard deviations by which the size of a subset may exceed its mean before rows of it are left out.
@@ -64,15 +62,8 @@ class PATEGANSynthesizer(BaseSynthesizer):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of a fit. ``numpy.inf`` is the non-private reference; None spends all that is left of
-        `accountant`.
-    delta : float or None, default=None
-        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
-    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
-    accountant : PrivacyAccountant or None, default=None
-        Accountant that the fit charges; None makes a new one with this budget.
+    epsilon, delta, neighboring, accountant, noise, progress
+        As in `P3GMSynthesizer`: the budget, where it is charged, and the source of the noise.
     n_teachers : int, default=4000
         Number of subsets; public. The noise of a count does not depend on it, so the noise of a share falls with it,
         while each teacher has fewer rows to learn from.
@@ -93,34 +84,14 @@ class PATEGANSynthesizer(BaseSynthesizer):
     unit, max_rows_per_unit
         As in `P3GMSynthesizer`: who is protected, where a person may have several rows, and how many of them are used.
         All rows of a unit are in one subset. With ``weighting="units"`` each unit counts 1 for the teachers too.
-    noise : {"secure", "fast"}, default="secure"
-        Source of the noise: a cryptographic generator, or a faster one.
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation, of the generated rows of the training and of the sampling stream. It never seeds the
         noise, or the subsets: two fits with one seed differ.
-    progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
-        search.
 
     Attributes
     ----------
-    accountant_ : PrivacyAccountant
-        Accountant that the fit charged.
-    card_ : PrivacyCard
-    classes_, class_ratio_ : arrays
-        Released or declared classes and their released shares, with a categorical y or `target`.
-    rest_ratio_ : dict
-        Released share of "other" and of missing values (None) of the target, which are no classes.
-    row_count_ : float
-        Released number of rows; ``sample()`` draws as many.
-    schema_ : Schema
-        DataFrames: schema with the declared or released bounds and categories; y is the last column.
-    summary_ : FitSummary
-        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
-    bounds_ : array of shape (n_features, 2)
-        Arrays: declared or released bounds of each column.
-    model_ : object
-        Released state: codec and generator.
+    accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
+        As in `P3GMSynthesizer`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -248,18 +219,7 @@ def most_rows(row_count, n_teachers, width, max_rows=1):
 
 
 def fit_pategan_model(rows, settings, fit):
-    """Make all releases of PATE-GAN: facts that were not declared, counts of the classes, and counts of votes.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : VoteSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    GeneratorModel
-    """
+    """Make all releases of PATE-GAN: facts that were not declared, counts of the classes, and counts of votes."""
     from ..dpsgd._seeding import torch_seeded
     from ..dpsgd._subsets import assign_subsets
     from ..nn._gan import DiscriminatorModule

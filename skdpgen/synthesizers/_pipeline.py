@@ -23,8 +23,6 @@ from ..exceptions import PrivacyLeakWarning
 from ..tabular import TableEncoder
 from ..utils.callers import caller_level
 
-__all__ = ["PrivatePipeline", "sample_pipeline"]
-
 
 def _last_has(method):
     """Whether the last step has a method, as `available_if` asks."""

@@ -23,9 +23,6 @@ from ._vae_model import (
     vae_settings,
 )
 
-__all__ = ["VAE_CONSTRAINTS", "VAE_TRAINING", "DPVAESynthesizer", "LikelihoodSynthesizer", "PriVAESynthesizer"]
-
-
 VAE_CONSTRAINTS = {
     **DATA_CONSTRAINTS,
     **TRAINING_CONSTRAINTS,
@@ -150,15 +147,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of a fit. ``numpy.inf`` is the non-private reference (a VAE); None spends all that is left of
-        `accountant`.
-    delta : float or None, default=None
-        Delta of the (epsilon, delta) guarantee; None: that of `accountant`, else 1e-5.
-    neighboring : {"add_or_remove_one", "replace_one"} or None, default=None
-        Neighbouring relation; None: that of `accountant`, else "add_or_remove_one".
-    accountant : PrivacyAccountant or None, default=None
-        Accountant that the fit charges; None makes a new one with this budget.
+    epsilon, delta, neighboring, accountant, noise, random_state, progress
+        As in `P3GMSynthesizer`: the budget, where it is charged, and the sources of randomness.
     divergence : {"mmd", "kl_prior"}, callable, GroupDivergence or None, default="mmd"
         Divergence D of the batch-wise term ``alpha D(q(z), p(z))``, where q is the distribution of the latents of a
         random group; a `GroupDivergence` sets its parameters. None: the ordinary loss of a VAE, as in
@@ -200,33 +190,11 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         As in `P3GMSynthesizer`: who is protected if a person may have several rows, and how many rows are used. The
         gradient of a unit is the sum over its rows, or their mean with ``weighting="units"``. It is clipped once. A
         group of the divergence has all rows of its units, or one random row of each unit with "units".
-    noise : {"secure", "fast"}, default="secure"
-        Source of the noise: a cryptographic generator, or a faster one.
-    random_state : int, RandomState instance or None, default=None
-        Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
-    progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
-        search.
 
     Attributes
     ----------
-    accountant_ : PrivacyAccountant
-        Accountant that the fit charged.
-    card_ : PrivacyCard
-    classes_, class_ratio_ : arrays
-        Released or declared classes and their released shares, with a categorical y or `target`.
-    rest_ratio_ : dict
-        Released share of "other" and of missing values (None) of the target, which are no classes.
-    row_count_ : float
-        Released number of rows; ``sample()`` draws as many.
-    schema_ : Schema
-        DataFrames: schema with the declared or released bounds and categories; y is the last column.
-    summary_ : FitSummary
-        DataFrames: what the fit kept and lost of each column, from released values: it may be published.
-    bounds_ : array of shape (n_features, 2)
-        Arrays: declared or released bounds of each column.
-    model_ : object
-        Released state: codec, encoder, decoder, prior.
+    accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
+        As in `P3GMSynthesizer`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -295,9 +263,8 @@ class PriVAESynthesizer(BaseVAESynthesizer):
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
         self.budget_split, self.on_invalid = budget_split, on_invalid
-        self.n_components, self.prior = n_components, prior
-        self.likelihood = likelihood
-        self.beta, self.divergence = beta, divergence
+        self.n_components, self.beta, self.likelihood = n_components, beta, likelihood
+        self.divergence, self.prior = divergence, prior
         self.training, self.checkpoint = training, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
@@ -310,21 +277,21 @@ class DPVAESynthesizer(BaseVAESynthesizer):
 
     Parameters
     ----------
-    epsilon, delta, neighboring, accountant, budget_split, noise, random_state, progress
-        As in `PriVAESynthesizer`: the budget, where it is charged, and the sources of randomness.
+    epsilon, delta, neighboring, accountant, noise, random_state, progress
+        As in `P3GMSynthesizer`: the budget, where it is charged, and the sources of randomness.
     target, schema, classes, target_type, bounds, on_invalid, image_shape, unit, max_rows_per_unit
         As in `PriVAESynthesizer`: what is public of the data, and who is protected.
     n_components : int, default=10
         Number of latent dimensions.
     beta : float, default=1.0
         Weight of KL(q(z|x) || p(z)) of each record.
-    likelihood, training, checkpoint
+    likelihood, budget_split, training, checkpoint
         As in `PriVAESynthesizer`.
 
     Attributes
     ----------
     accountant_, card_, classes_, class_ratio_, rest_ratio_, row_count_, schema_, summary_, bounds_, model_
-        As in `PriVAESynthesizer`.
+        As in `P3GMSynthesizer`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -377,9 +344,7 @@ class DPVAESynthesizer(BaseVAESynthesizer):
         self.target, self.schema, self.classes, self.target_type = target, schema, classes, target_type
         self.bounds, self.image_shape = bounds, image_shape
         self.budget_split, self.on_invalid = budget_split, on_invalid
-        self.n_components = n_components
-        self.likelihood = likelihood
-        self.beta = beta
+        self.n_components, self.beta, self.likelihood = n_components, beta, likelihood
         self.training, self.checkpoint = training, checkpoint
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .._parameters import GroupDivergence, LatentMixture, PrivacyUnit, grouped_parameters, make_objects
 
-__all__ = ["of_today", "recorded_parameters"]
-
 # Names of earlier versions: the names that they have now.
 _RENAMED = {
     "l2_bound_sample": "gradient_bound",

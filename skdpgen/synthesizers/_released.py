@@ -21,21 +21,6 @@ from ..utils.atomic import Draft, write_atomically
 from ..utils.file_checks import check_arrays
 from ..utils.strict_json import read_safetensors
 
-__all__ = [
-    "CHUNK_ROWS",
-    "MODEL_FORMAT",
-    "NetGenerator",
-    "ReleasedModel",
-    "apply_layers",
-    "join_arrays",
-    "layers_of",
-    "layers_state",
-    "level_probabilities",
-    "load",
-    "save_state",
-    "split_arrays",
-]
-
 # Rows that pass through a network at once.
 CHUNK_ROWS = 4096
 

@@ -20,8 +20,6 @@ from ..utils.printing import printable, table_lines
 from ._count_errors import KeptSizes, count_errors, joint_sd, kept_sizes, seen_by_tables, smallest_seen, weighs_units
 from ._frame_model import joined_noise
 
-__all__ = ["ColumnSummary", "FitSummary", "summarize"]
-
 # Rows that are drawn to see the share of "other", and the share above which a fit warns.
 _DRAWN, _MUCH = 10_000, 0.05
 # Columns that a printed summary shows, and that a warning names.

@@ -18,8 +18,6 @@ from ..tabular._identifiers import with_keys
 from ..utils.callers import caller_level
 from ..utils.printing import listed
 
-__all__ = ["SyntheticUnitsMixin", "UnitSettings", "release_pairs", "release_units", "unit_settings"]
-
 # Share of the moments' budget for the tables of units: of their number of rows alone, and with columns.
 _SIZES_SHARE, _COLUMNS_SHARE = 0.02, 0.1
 # And for how alike two rows of a unit are.

@@ -25,20 +25,6 @@ from ._budget import Network, Training, resolve_sampling
 from ._moment_start import draw_rows, facts_state, release_moments, restore_facts, start_autoencoder
 from ._released import CHUNK_ROWS, ReleasedModel
 
-__all__ = [
-    "DEFAULT_AVERAGE",
-    "DEFAULT_LEARNING_RATE",
-    "VAEModel",
-    "VAESettings",
-    "check_modules",
-    "check_network",
-    "fit_vae_model",
-    "make_likelihood",
-    "resolve_training",
-    "training_plan",
-    "vae_settings",
-]
-
 # Latents from which on a sparse encoder has a meaning: it normalises the length of those of a record.
 _FEWEST_SPARSE = 3
 # Gaussians of prior="mixture".
@@ -533,18 +519,7 @@ def _restore_facts(rows, settings, state):
 
 
 def fit_vae_model(rows, settings, fit):
-    """Make all releases of a VAE: facts that were not declared, counts or moments, and the steps of DP-SGD.
-
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    settings : VAESettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    VAEModel
-    """
+    """Make all releases of a VAE: facts that were not declared, counts or moments, and the steps of DP-SGD."""
     codec, (x, _, likelihood, widths), counts, moments = fit.facts(
         lambda: _release_facts(rows, settings, fit),
         lambda facts: facts_state(facts[0], facts[2], facts[3]),

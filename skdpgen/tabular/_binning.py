@@ -14,8 +14,6 @@ from ..mechanisms._selection import denoise, occupied_cells, sure_range, unevenn
 from ._columns import Datetime
 from ._frames import numeric_bounds
 
-__all__ = ["Binning", "draw_in_runs", "fine_grid", "is_uneven", "learned_binning", "measure_of", "merge"]
-
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
 MAX_UNIT_CELLS = 256

@@ -22,22 +22,6 @@ from ..exceptions import SchemaError
 from ..utils.categories import family
 from ._formats import OBJECTS, form_of, is_date_format, parse_form, range_of_form
 
-__all__ = [
-    "ISO_DATE",
-    "KINDS",
-    "MAX_INTEGER",
-    "TEXT_DTYPES",
-    "Boolean",
-    "Categorical",
-    "Datetime",
-    "Identifier",
-    "Numeric",
-    "output_dtype",
-    "parse_dtype",
-    "plain_value",
-    "unit_microseconds",
-]
-
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
 MAX_INTEGER = 2**53
 # A date as text: year, month, day, with or without a time. Other notations leave open which is the day.

@@ -16,18 +16,6 @@ from ._columns import ISO_DATE, Boolean, Categorical, Datetime, Identifier, Nume
 from ._formats import form_of, from_form, time_zone, type_of_objects
 from ._frames import numeric_bounds, restore
 
-__all__ = [
-    "MOST_CONSTRAINTS",
-    "Combinations",
-    "Conditional",
-    "Lookup",
-    "RowConstraint",
-    "check_keys",
-    "constraint_texts",
-    "known_values",
-    "read_constraint",
-]
-
 # Length of one constraint: it may come from a file, and brackets are parsed by recursion.
 _MOST_CHARACTERS = 10_000
 # Constraints of one schema: each is checked beside the others.

@@ -37,14 +37,6 @@ from ._formats import form_of, time_zone
 from ._frames import check_columns, numeric_bounds, numeric_values, restore
 from ._schema import Schema
 
-__all__ = [
-    "Construction",
-    "check_equalities",
-    "refuse_violations",
-    "warn_of_contradictions",
-    "within_reach",
-]
-
 _MOST_INTEGER = 2**53
 # Whole numbers of a range in which an equality may be found by drawing again.
 _MOST_REPEATING = 10_000

@@ -28,20 +28,6 @@ from ._constraints import Conditional, Lookup, known_values
 from ._formats import form_of
 from ._frames import factorize, numeric_bounds, numeric_values, restore
 
-__all__ = [
-    "Computed",
-    "Gap",
-    "Looked",
-    "Merged",
-    "Overwritten",
-    "Product",
-    "inside",
-    "restore_unbounded",
-    "typed",
-    "unit_of",
-    "with_bounds",
-]
-
 # Missing values may take the place of values of a declared combination: most combinations that this makes.
 _MOST_COMBINATIONS = 10_000
 _MOST_INTEGER = 2**53

@@ -23,8 +23,6 @@ from ._frames import (
 )
 from ._schema import Schema
 
-__all__ = ["Block", "TableEncoder", "one_hot", "sample_levels"]
-
 
 @dataclass(frozen=True)
 class Block:

@@ -13,26 +13,6 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pdt
 
-__all__ = [
-    "OBJECTS",
-    "dates_as_text",
-    "form_of",
-    "form_of_strptime",
-    "from_form",
-    "interval_texts",
-    "is_date_format",
-    "parse_form",
-    "plain_forms",
-    "range_of_form",
-    "resolution_of_period",
-    "scale_of",
-    "seconds",
-    "time_zone",
-    "to_form",
-    "to_intervals",
-    "type_of_objects",
-]
-
 # Names of columns of Python objects: decimal.Decimal, datetime.date, datetime.time.
 OBJECTS = ("decimal", "date", "time")
 # Answers of pandas.api.types.infer_dtype for objects of one of these types.

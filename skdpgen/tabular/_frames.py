@@ -27,18 +27,6 @@ from ._columns import (
 from ._formats import form_of, form_of_strptime, from_form, interval_texts, time_zone, to_form, to_intervals
 from ._schema import check_unique
 
-__all__ = [
-    "check_columns",
-    "column_difference",
-    "column_levels",
-    "factorize",
-    "level_codes",
-    "numeric_bounds",
-    "numeric_values",
-    "restore",
-    "validate_frame",
-]
-
 ON_INVALID = ("clip", "raise")
 _WORDS = {
     "mixed-integer": "numbers and text mixed: make them all text, as reading them with dtype=str does",

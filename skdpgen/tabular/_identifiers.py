@@ -12,18 +12,6 @@ from ..exceptions import SchemaError
 from ._columns import Categorical, Identifier, Numeric
 from ._schema import Schema
 
-__all__ = [
-    "identifier_of",
-    "identifies_persons",
-    "insert_keys",
-    "likely_codes",
-    "likely_identifiers",
-    "merge_keys",
-    "names_units",
-    "split_keys",
-    "with_keys",
-]
-
 # Words of a name, the last of which says that the column identifies a row or a person.
 _KEYS = {"id", "ids", "uuid", "guid", "key", "identifier", "ssn", "nhs", "mrn", "iban", "email", "mail", "phone"}
 _KEYS |= {"passport", "username", "login", "pid", "caseid", "npi", "rownames", "surname", "lastname", "telefon"}

@@ -13,8 +13,6 @@ from ._binning import Binning, fine_grid, is_uneven, learned_binning, measure_of
 from ._columns import Datetime, Numeric
 from ._frames import check_columns, numeric_values
 
-__all__ = ["bins_from_histogram", "bins_histogram", "enough_rows", "middles_from_histogram"]
-
 # Rows, in standard deviations of the noise on one cell, below which a fine histogram is too noisy.
 _NOISY_BELOW = 100
 # The same for columns of few cells, and the cells from which a column has many.

@@ -33,17 +33,6 @@ from ._ranges import far_from_zero
 from ._schema import Schema
 from ._schema_cells import YEARS, column_weights, learns_resolution, part_sizes, resolutions_of
 
-__all__ = [
-    "DEFAULT_BOUNDS",
-    "MAX_CATEGORIES",
-    "Unlearned",
-    "joined_categories",
-    "most_categories",
-    "schema_and_candidates",
-    "schema_from_histogram",
-    "with_ranges",
-]
-
 # Bounds of a column in which nothing stands above the noise.
 DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:59:59.999999")}
 # Most learned categories of one column that is not modelled by groups of them.

@@ -11,8 +11,6 @@ import numpy as np
 from ._binning import draw_in_runs
 from ._columns import has_named_groups, paths_of_members
 
-__all__ = ["LevelGroups", "declared_groups", "declared_paths", "divided_groups", "has_subgroups"]
-
 # Least rows of a part of a group over the rows of an average group, and their factor as long as groups are too many. 1
 # leaves fewer groups than the noise allows: of 800 codes in two levels, 40,000 rows at epsilon 1, a mean distance of
 # tables of the code with another column of .150; 1/2 .126; 1/4 .125.

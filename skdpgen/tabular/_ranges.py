@@ -16,8 +16,6 @@ from ..mechanisms import joint_histogram, outermost_bins, split_histogram
 from ._binning import MAX_UNIT_CELLS
 from ._frames import numeric_bounds, numeric_values
 
-__all__ = ["far_from_zero", "narrowed_ranges", "range_histogram"]
-
 # Cells of the grids on the bounds of a column. Of years, which lie between 1024 and 2048, the finest has quarters.
 _SIZES = (8, 64, 512, 4096)
 # Weight of each grid. The squares sum to 1, so that a row moves a column by 1.

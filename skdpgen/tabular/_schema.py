@@ -31,8 +31,6 @@ from ._columns import (
 )
 from ._formats import form_of, resolution_of_period, scale_of
 
-__all__ = ["Schema", "check_unique", "column_of_objects"]
-
 _FORMAT = "skdpgen-schema"
 # Facts of `Schema.notation`, and their types.
 _NOTATION = dict.fromkeys(("separator", "decimal", "thousands", "encoding"), str)

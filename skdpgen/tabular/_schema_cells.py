@@ -14,17 +14,6 @@ from ._formats import form_of
 from ._frames import check_columns, factorize, numeric_values
 from ._schema import Schema
 
-__all__ = [
-    "YEARS",
-    "SchemaHistogram",
-    "cell_weights",
-    "column_weights",
-    "learns_resolution",
-    "part_sizes",
-    "resolutions_of",
-    "schema_histogram",
-]
-
 # Weights of the octave, the sign and the resolution of a number, and of the year and the resolution of a datetime. The
 # squares sum to 1, so that a row moves a column by 1, as with octaves or years alone. A sign has about a third of the
 # squares, since a few rows in a hundred may be spread over 20 octaves. A resolution has an

@@ -12,8 +12,6 @@ from .._types import UnitRelation, unit_of
 from ..utils.clock import one_day
 from ._replay import difference, fit_along
 
-__all__ = ["check_noninterference"]
-
 # Tolerance, relative to the claimed sensitivity: rounding of float64 sums on a lattice, and of float32 gradients.
 _ROUNDING = {"plain": 1e-6, "gradient": 1e-3}
 

@@ -21,8 +21,6 @@ import numpy as np
 from ..utils.noise import NoiseGenerator, override_noise
 from ..utils.watching import Replay, replay_releases
 
-__all__ = ["Outcome", "Release", "Replay", "difference", "facts", "fit_along", "replay_releases"]
-
 # A bar of tqdm's: percentage and times depend on the clock, which is no release.
 _BAR = re.compile(r"^(.*?):?\s+\d+%\|.*\|\s*(\d+)/(\d+).*$")
 

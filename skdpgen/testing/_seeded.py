@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from ..exceptions import PrivacyLeakWarning
 from ..utils.noise import NoiseGenerator, override_noise
 
-__all__ = ["seeded_noise"]
-
 
 @contextmanager
 def seeded_noise(seed=0, *, quiet=False, repeat=False):

@@ -19,7 +19,6 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-__all__ = ["DRAFT_SUFFIX", "Draft", "save_figure", "write_atomically"]
 
 # Ends the name of every draft: it identifies what a killed process leaves behind, which no reader takes for a table.
 DRAFT_SUFFIX = ".skdpgen-draft"

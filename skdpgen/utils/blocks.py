@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-__all__ = ["exact_product", "map_blocks"]
-
 # Rows of a block: enough for full speed of a matrix product, and few enough to stay in the cache.
 _BLOCK = 4096
 # Bits after the point of rows and of a matrix whose entries are at most 1: products then have 40. Entries of rows are

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["caller_level"]
-
 # Packages whose frames are between the caller's code and the function that warns.
 _BETWEEN = ("skdpgen", "sklearn", "joblib", "contextlib")
 

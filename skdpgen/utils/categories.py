@@ -8,8 +8,6 @@ from numbers import Integral, Number, Real
 import numpy as np
 import pandas as pd
 
-__all__ = ["canonical", "canonical_rows", "family", "kinds", "number_text"]
-
 # Integers below it are equal as int64, float and text in every version of numpy and pandas.
 _INT64 = 2**63
 

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import date, datetime, timezone
 
-__all__ = ["is_day", "one_day", "today"]
-
 _held: ContextVar[str | None] = ContextVar("held day", default=None)
 
 

@@ -9,15 +9,6 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 
-__all__ = [
-    "MOST_CLASSES",
-    "check_arrays",
-    "check_loaded",
-    "check_mixture",
-    "check_size",
-    "check_whole",
-]
-
 # Arrays in which NaN stands for "not known", by the end of their names.
 _OPEN = ("scores.shares",)
 _INFINITE = ("scores.edges",)

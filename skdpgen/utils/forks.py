@@ -6,8 +6,6 @@ import os
 import threading
 import weakref
 
-__all__ = ["ForkSafeLock", "process_identity"]
-
 _forks = 0
 _locks: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 
-__all__ = ["lazy_names"]
-
 
 def lazy_names(package, homes, modules=()):
     """Return `__getattr__` and `__dir__` of a package.

@@ -8,8 +8,6 @@ from contextvars import ContextVar
 
 import numpy as np
 
-__all__ = ["NOISE_KINDS", "NoiseGenerator", "make_noise_generator", "override_noise", "public_noise"]
-
 NOISE_KINDS: tuple[str, ...] = ("secure", "fast")
 
 _DESCRIPTIONS = {

@@ -8,8 +8,6 @@ import threading
 
 import numpy as np
 
-__all__ = ["each_in_usual_numerics", "usual_numerics"]
-
 # torch's default dtype belongs to the whole process: the first fit that changes it and the last one that ends restore.
 _lock, _users = threading.Lock(), []
 

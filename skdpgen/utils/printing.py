@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
-
-__all__ = ["listed", "one_line", "printable", "table_lines"]
 
 # Length at which text from a file is cut: a longer one could push what stands before it off the screen.
 _MOST_CHARACTERS = 2_000
@@ -65,3 +64,8 @@ def table_lines(head, rows):
     """Return the lines of a table of text: two spaces between columns, each as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(head, *rows)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in (head, *rows)]
+
+
+def say(text: Any) -> None:
+    """Print a message of the command line to stderr."""
+    print(f"skdpgen: {text}", file=sys.stderr)

@@ -6,8 +6,6 @@ import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["progress_bar", "shows_bars", "without_bars"]
-
 _HIDDEN = ContextVar("hidden", default=False)
 
 

@@ -13,8 +13,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MOST_BYTES", "MOST_DEPTH", "read_json", "read_json_file", "read_safetensors"]
-
 # Largest JSON file that is read, unless the caller states another limit.
 MOST_BYTES = 64 * 2**20
 # Lists and objects inside one another.

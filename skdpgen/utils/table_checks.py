@@ -6,8 +6,6 @@ import numpy as np
 
 from ..exceptions import InvalidInputError, SchemaError
 
-__all__ = ["MAX_ROWS", "check_names", "check_row_count", "is_unicode", "texts_in"]
-
 # Rows of the narrowest of the exact sums: those of a mixture hold 2^38 steps a unit in integers of 64 bits.
 MAX_ROWS = 1 << 24
 

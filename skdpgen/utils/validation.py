@@ -173,8 +173,7 @@ def check_model_size(numbers, **sizes):
         given = ", ".join(f"{name}={size!r}" for name, size in sizes.items())
         raise InvalidInputError(
             f"{given}: the model would have {numbers:.2g} numbers, and at most {MOST_NUMBERS:.2g} are allowed: reduce "
-            "them; "
-            "nothing was charged"
+            "them; nothing was charged"
         )
 
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Query", "Replay", "replay_releases", "tell_kept", "tell_release", "unwatched", "watch_releases", "watched"]
-
 # Context variables: a fit in another thread is neither observed nor replayed.
 _observer = ContextVar("observer", default=None)
 _replay = ContextVar("replay", default=None)
