@@ -18,7 +18,7 @@ from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.generators.leading import LeadingDirections
 from skdpgen.nn import _dp2vae_training as stage_1
 from skdpgen.nn import _dp2vae_training as stage_2
-from skdpgen.synthesizers import _array_model, _dp2vae_model, _vae_model
+from skdpgen.synthesizers import _array_model, _dp2vae_model, _moment_start
 
 SENSITIVITY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "frozen")
 ON_QUERY = Claim(training.test_a_record_moves_the_sum_by_twice_the_bound_and_never_by_more, "on_query")
@@ -315,7 +315,7 @@ MUTANTS = [
         "unpaid counts",
         [LEDGER["frame, subsets"]],
         (
-            _vae_model.release_class_counts,
+            _moment_start.release_class_counts,
             before(
                 "return add_gaussian($query, $noise, $rng, $neighboring)",
                 "add_gaussian(histogram(np.zeros(9, int), 1), 50.0, $rng, $neighboring)",

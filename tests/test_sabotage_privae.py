@@ -184,7 +184,7 @@ MUTANTS = [
     (
         "exact counts",
         [LEDGER["arrays, termwise net"], LEDGER["frame, termwise net"]],
-        (_vae_model.release_class_counts, ("$fit.noise['counts']", "0.0")),
+        (_moment_start.release_class_counts, ("$fit.noise['counts']", "0.0")),
     ),
     (
         "denominator from the exact row count",
@@ -203,7 +203,7 @@ MUTANTS = [
         "exact counts beside released moments",
         [Claim(noninterference, "DP-VAE from moments")],
         (
-            _moment_start.release_moments,
+            _moment_start._release_moments,
             (
                 "$moments.counted * $moments.class_ratio",
                 "np.bincount($1.codes + 1, minlength=$moments.codec.n_classes + 1)[1:].astype(float)",

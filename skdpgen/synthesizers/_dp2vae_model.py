@@ -16,10 +16,11 @@ from ..generators.leading import LeadingDirections
 from ..utils.callers import caller_level
 from ..utils.file_checks import check_whole
 from ..utils.printing import listed
-from ._before_training import learn_codec, release_class_counts, sizes_by_counts
+from ._before_training import sizes_by_counts
+from ._budget import MomentSettings
 from ._frame_model import FrameModel
 from ._generator_model import training_rows
-from ._moment_start import draw_components, draw_rows, facts_state, release_moments, restore_facts
+from ._moment_start import draw_components, draw_rows, learn_facts
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 
 # Draws of the prior that estimate the likelihood of a row; time and memory of a score grow with them.
@@ -276,11 +277,12 @@ def released_decoders(leading, *networks):
 # ---- the fit ------------------------------------------------------------------------------------------------------
 def fit_dp2vae_model(rows, settings, fit):
     """Make all releases of DP2-VAE: facts, then moments or counts, then the steps of the decoder."""
-    codec, counts, moments = fit.facts(
-        lambda: release_facts(rows, settings, fit),
-        lambda facts: facts_state(*facts),
-        lambda state: restore_facts(rows, state),
-    )
+    start, basis = None, {}
+    if settings.initial_steps is not None:
+        start = MomentSettings(progress=settings.progress, features=settings.features)
+    elif not isinstance(rows, FrameRows) and rows.image_shape is not None:
+        basis = {"n_frequencies": min(rows.image_shape[:2])}
+    codec, counts, moments = learn_facts(rows, fit, start, **basis)
     row_count, weights, step_size = sizes_by_counts(counts, rows, fit, moments)
     plan = subset_plan(settings, fit)
     _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, step_size, rows.unit)
@@ -339,29 +341,6 @@ def may_cut_classes(rows, settings):
 def subset_plan(settings, fit):
     """The plan of stage 2, covered by the charge."""
     return fit.cover(settings.subsets.plan(fit.noise["decoder"], fit.plan.unit))
-
-
-def release_facts(rows, settings, fit):
-    """Make the releases before the training: facts that were not declared, and moments or counts of the classes.
-
-    Returns
-    -------
-    codec : ArrayCodec or FrameCodec
-    counts : array of shape (n_classes,)
-        Released.
-    moments : ArrayModel, FrameModel or None
-        Of the released moments, where the networks begin with them.
-    """
-    if settings.initial_steps is not None:
-        return release_moments(rows, fit, settings.progress, settings.features)
-    if isinstance(rows, FrameRows):
-        codec = learn_codec(rows, fit)
-        classes, n_rows = codec.codes(rows.frame)[1], len(rows.frame)
-    else:
-        sides = None if rows.image_shape is None else min(rows.image_shape[:2])
-        codec = learn_codec(rows, fit, n_frequencies=sides)
-        classes, n_rows = rows.codes, len(rows)
-    return codec, release_class_counts(codec, n_rows, classes, fit, rows.unit_sizes), None
 
 
 def _restore_networks(encoder, decoder, auxiliary, checkpoint):

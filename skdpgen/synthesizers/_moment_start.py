@@ -8,7 +8,7 @@ from ..data.frames import FrameRows
 from ..generators.components import spread_components
 from ..utils.progress import progress_bar
 from ._array_model import ArrayModel, fit_array_model
-from ._budget import MomentSettings
+from ._before_training import learn_codec, release_class_counts
 from ._checkpoint import codec_of
 from ._frame_model import FrameModel, fit_frame_model
 
@@ -23,26 +23,44 @@ _LOSS_WEIGHT, _LIKELIHOOD_BATCH, _MOST_CLASSES = 0.3, 256, 4
 _DRAWS, _DRAWN_LEVELS, _FEWEST_DRAWS = 512, 200_000, 32
 
 
-def release_moments(rows, fit, progress, features=None):
-    """Release what was not declared, and the moments of `MomentSynthesizer`.
+def learn_facts(rows, fit, settings=None, **basis):
+    """Make the releases before the training: facts that were not declared, and moments or counts of the classes.
 
     Parameters
     ----------
     rows : ArrayRows or FrameRows
     fit : ChargedFit
-    progress : bool
-    features : ImageFeatures, default=None
-        Images: wavelet features whose moments are released too.
+        One that goes on has these releases from its checkpoint.
+    settings : MomentSettings, default=None
+        Of the moments from which the networks start; None: none are released.
+    **basis
+        Of images without moments: the cosines of `learn_codec`.
 
     Returns
     -------
     codec : ArrayCodec or FrameCodec
     counts : array of shape (n_classes,)
-        Released.
-    moments : ArrayModel or FrameModel
+        Released; ones where nothing had to be counted.
+    moments : ArrayModel, FrameModel or None
         The model of the released moments.
     """
-    settings = MomentSettings(progress=progress, features=features)
+    return fit.facts(
+        lambda: _release_counts(rows, fit, basis) if settings is None else _release_moments(rows, fit, settings),
+        lambda facts: _facts_state(*facts),
+        lambda state: _restore_facts(rows, state),
+    )
+
+
+def _release_counts(rows, fit, basis):
+    codec = learn_codec(rows, fit, **basis)
+    if isinstance(rows, FrameRows):
+        classes, n_rows = codec.codes(rows.frame)[1], len(rows.frame)
+    else:
+        classes, n_rows = rows.codes, len(rows)
+    return codec, release_class_counts(codec, n_rows, classes, fit, rows.unit_sizes), None
+
+
+def _release_moments(rows, fit, settings):
     if isinstance(rows, FrameRows):
         moments = fit_frame_model(rows, settings, fit)
         return moments.codec, np.maximum(moments.latent_model.class_counts, 0.0), moments
@@ -55,13 +73,13 @@ def model_of(state):
     return {"array": ArrayModel, "frame": FrameModel}[state["kind"]].from_state(state)
 
 
-def facts_state(codec, counts, moments):
+def _facts_state(codec, counts, moments):
     """What a checkpoint holds of the releases before the training; `moments` may be None."""
     own = {"codec": codec.to_state()} if moments is None else {"moments": moments.to_state()}
     return {"counts": counts, **own}
 
 
-def restore_facts(rows, state):
+def _restore_facts(rows, state):
     """The codec, the counts and the model of the moments, or None, by the releases in a checkpoint."""
     moments = None
     if "moments" in state:

@@ -14,15 +14,9 @@ from ..generators.components import spread_components
 from ..utils.callers import caller_level
 from ..utils.file_checks import check_size
 from ..utils.validation import check_model_size
-from ._before_training import (
-    encode_rows,
-    learn_codec,
-    release_class_counts,
-    sizes_by_counts,
-    with_labels,
-)
-from ._budget import Network, Training, resolve_sampling
-from ._moment_start import draw_rows, facts_state, release_moments, restore_facts, start_autoencoder
+from ._before_training import encode_rows, sizes_by_counts, with_labels
+from ._budget import MomentSettings, Network, Training, resolve_sampling
+from ._moment_start import draw_rows, learn_facts, start_autoencoder
 from ._released import CHUNK_ROWS, ReleasedModel
 
 # Latents from which on a sparse encoder has a meaning: it normalises the length of those of a record.
@@ -491,40 +485,11 @@ def _prior_of(state, n_latent):
 
 
 # ---- the fit ------------------------------------------------------------------------------------------------------
-def _release_facts(rows, settings, fit):
-    """Make the releases before the training: facts that were not declared, and moments or counts of the classes.
-
-    Returns
-    -------
-    codec : ArrayCodec or FrameCodec
-    encoded : tuple
-        From `encode_rows`; private.
-    counts : array of shape (n_classes,)
-        Ones where nothing had to be counted.
-    moments : ArrayModel, FrameModel or None
-        Of the released moments, where the network starts from them.
-    """
-    if settings.start_steps is not None:
-        codec, counts, moments = release_moments(rows, fit, settings.network.progress)
-        return codec, encode_rows(rows, codec, settings), counts, moments
-    codec = learn_codec(rows, fit)
-    x, classes, *_ = encoded = encode_rows(rows, codec, settings)
-    return codec, encoded, release_class_counts(codec, len(x), classes, fit, rows.unit_sizes), None
-
-
-def _restore_facts(rows, settings, state):
-    """What `_release_facts` returned, by the releases in a checkpoint."""
-    codec, counts, moments = restore_facts(rows, state)
-    return codec, encode_rows(rows, codec, settings), counts, moments
-
-
 def fit_vae_model(rows, settings, fit):
     """Make all releases of a VAE: facts that were not declared, counts or moments, and the steps of DP-SGD."""
-    codec, (x, _, likelihood, widths), counts, moments = fit.facts(
-        lambda: _release_facts(rows, settings, fit),
-        lambda facts: facts_state(facts[0], facts[2], facts[3]),
-        lambda state: _restore_facts(rows, settings, state),
-    )
+    start = None if settings.start_steps is None else MomentSettings(progress=settings.network.progress)
+    codec, counts, moments = learn_facts(rows, fit, start)
+    x, _, likelihood, widths = encode_rows(rows, codec, settings)
     row_count, weights, step_size = sizes_by_counts(counts, rows, fit, moments)
     train, enough = training_plan(settings, fit, step_size)
     if not enough:
