@@ -33,6 +33,7 @@ __all__ = [
     "kinds_of_objects",
     "point_out_hierarchies",
     "point_out_kinds",
+    "point_out_narrow_keys",
     "refuse_readings",
     "texts_of",
 ]
@@ -204,6 +205,18 @@ def point_out_kinds(schema, settled, unit=None):
             UtilityWarning,
             stacklevel=caller_level(),
         )
+
+
+def point_out_narrow_keys(keys):
+    """Warn of keys whose dtype is too narrow for most samples; by the schema alone."""
+    for key in keys:
+        if not key.within_unit and key.most_keys is not None and key.most_keys < 256:  # those of one byte
+            warnings.warn(
+                f"the keys of {key.name!r} have dtype {key.dtype}, which has {key.most_keys} different ones: no sample "
+                "can have more rows. Declare a wider dtype in the schema, such as int64",
+                UtilityWarning,
+                stacklevel=caller_level(),
+            )
 
 
 def point_out_hierarchies(table, seen, targets):
