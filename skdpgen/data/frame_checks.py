@@ -191,6 +191,18 @@ def point_out_kinds(schema, settled, unit=None):
         )
 
 
+def point_out_narrow_keys(keys):
+    """Warn of keys whose dtype is too narrow for most samples; by the schema alone."""
+    for key in keys:
+        if not key.within_unit and key.most_keys is not None and key.most_keys < 256:  # those of one byte
+            warnings.warn(
+                f"the keys of {key.name!r} have dtype {key.dtype}, which has {key.most_keys} different ones: no sample "
+                "can have more rows. Declare a wider dtype in the schema, such as int64",
+                UtilityWarning,
+                stacklevel=caller_level(),
+            )
+
+
 def point_out_hierarchies(table, seen, targets):
     """Warn of declared groups that the model does not have, by public facts alone."""
 

@@ -59,6 +59,7 @@ from .frame_checks import (
     kinds_of_objects,
     point_out_hierarchies,
     point_out_kinds,
+    point_out_narrow_keys,
     refuse_readings,
     texts_of,
 )
@@ -165,6 +166,7 @@ class FrameRows:
         schema.constrain(*constraint_texts(constraints))  # refuses keys, which it no longer knows afterwards
         # no value of an identifier is read: the columns are left out before anything else is done
         schema, self.keys = split_keys(schema)
+        point_out_narrow_keys(key for _, key in self.keys)
         numbered = [key.name for _, key in self.keys if key.within_unit]
         if numbered and units is None:
             raise InvalidInputError(

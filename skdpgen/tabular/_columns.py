@@ -665,7 +665,8 @@ class Identifier:
         counter that has more digits than the run is written in full, so that no key occurs twice. Public. None: the
         counter alone.
     dtype : str, default=None
-        dtype of the column of a sample: integers or text. None is int64, or "str" with a pattern.
+        dtype of the column of a sample: integers or text. None is int64, or "str" with a pattern. A dtype of integers
+        limits the rows of a sample: int8 has 127 keys.
     within_unit : bool, default=False
         Whether the counter numbers the rows of a unit, such as the visits of a patient: it starts again at 1 in every
         synthetic unit. It needs a fit with ``unit=``. In a sample of single rows it counts all rows.
@@ -693,10 +694,27 @@ class Identifier:
 
         _check_dtype(self, "str" if self.pattern else "int64", accepts, "keys")
 
+    @property
+    def most_keys(self):
+        """Number of different keys that the dtype has, int; None for text, which has no limit."""
+        return dtype_range(self.dtype)[1] if pdt.is_integer_dtype(output_dtype(self.dtype)) else None
+
     def keys(self, numbers):
-        """Return the keys of rows with these numbers of the counter, array of int; a Series."""
+        """Return the keys of rows with these numbers of the counter, array of int; a Series.
+
+        Raises
+        ------
+        SchemaError
+            The dtype has fewer keys.
+        """
         dtype = output_dtype(self.dtype)
-        if pdt.is_integer_dtype(dtype):
+        if (most := self.most_keys) is not None:
+            if len(numbers) and numbers.max() > most:
+                _fail(
+                    self,
+                    f"dtype={self.dtype!r} has {most:,} different keys, and more rows are asked for: sample fewer "
+                    "rows, or fit with a wider dtype in the schema, such as int64",
+                )
             return pd.Series(numbers).astype(dtype)
         texts = pd.Series(numbers).astype(str)
         if self.pattern is not None:

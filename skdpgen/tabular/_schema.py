@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.atomic import write_atomically
-from ..utils.printing import listed
+from ..utils.printing import listed, one_line, printable
 from ..utils.strict_json import read_json, read_json_file
 from ..utils.table_checks import check_names
 from ._columns import (
@@ -137,6 +138,20 @@ class Schema:
         todo = "" if self.complete else f"; to be learned: {len(self.incomplete)}"
         rules = f"; constraints: {len(self.constraints)}" if self.constraints else ""
         return f"<Schema: {len(self)} columns ({parts}{todo}{rules})>"
+
+    def _repr_html_(self):
+        rows = []
+        for column in self.columns:
+            facts = column_to_dict(column)
+            learned = [key for key in ("bounds", "categories") if key in facts and facts[key] is None]
+            declared = "; ".join(
+                f"{key}={listed(value) if isinstance(value, list) else value}"
+                for key, value in facts.items()
+                if key not in ("name", "kind", *learned) and value is not False
+            )
+            rows.append((printable(column.name), facts["kind"], one_line(declared), ", ".join(learned)))
+        frame = pd.DataFrame(rows, columns=["column", "kind", "declared", "to be learned"])
+        return f"<p>{html.escape(repr(self))}</p>{frame.to_html(index=False, max_rows=60)}"
 
     # mapping-like: names are the keys
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import skdpgen
-from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema
 from skdpgen.datasets import load_breast_cancer_table
 from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
 from skdpgen.tabular import Categorical, Identifier, Numeric, TableEncoder
@@ -179,3 +179,27 @@ def test_names_and_addresses_of_persons_are_known_by_their_names():
     schema = Schema([Categorical(name) for name in [*names, "namely", "town", "type"]])
     assert [column.name for column in schema.columns if identifies_persons(column)] == names
     assert not identifies_persons(Numeric("phone"))
+
+
+def test_keys_of_a_narrow_dtype_never_repeat():
+    frame = pd.DataFrame({"key": np.arange(300, dtype="int16"), "x": np.arange(300.0)})
+    schema = Schema([Identifier("key", dtype="int8"), Numeric("x", bounds=(0, 300))])
+    books = PrivacyAccountant(20.0)
+    with (
+        pytest.warns(UtilityWarning, match="'key' have dtype int8, which has 127 different ones") as said,
+        seeded_noise(0, quiet=True),
+    ):
+        synth = MomentSynthesizer(epsilon=9.0, schema=schema, accountant=books).fit(frame)
+    assert said[0].filename == __file__
+    assert synth.sample(127)["key"].tolist() == list(range(1, 128))
+    for rows in (128, None):
+        with pytest.raises(SchemaError, match=r"'key': dtype='int8' has 127 different keys.*fit with a wider dtype"):
+            synth.sample(rows)
+    charged = len(books.charges)
+    wide = schema.replace(Identifier("key", dtype="uint8"))
+    with pytest.raises(UtilityWarning, match="255 different"):  # warnings are errors
+        MomentSynthesizer(epsilon=1.0, schema=wide, accountant=books).fit(frame)
+    assert len(books.charges) == charged  # the warning comes before the charge
+    assert (Identifier("a").most_keys, Identifier("a", pattern="P-#").most_keys) == (2**63 - 1, None)
+    within = Identifier("visit", dtype="int8", within_unit=True)
+    assert within.keys(np.arange(1, 128)).tolist() == list(range(1, 128))

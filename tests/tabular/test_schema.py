@@ -303,3 +303,16 @@ def test_what_the_dtype_of_a_column_lists_is_private_in_every_order(values, orde
         assert not column.complete
         assert {getattr(column, name, None) for name in ("categories", "bounds", "spikes")} == {None}
         assert not getattr(column, "ordered", False)
+
+
+def test_a_notebook_shows_the_declared_facts_and_what_is_to_be_learned():
+    schema = Schema([Numeric("<b>age", bounds=(0, 110)), Categorical("town", missing=True)], ["`<b>age` >= 18"])
+    page = schema._repr_html_()
+    assert "&lt;b&gt;age" in page
+    assert "<b>" not in page
+    assert "bounds=0.0, 110.0" in page
+    assert "categories" in page.split("town")[-1]  # in the column of what is to be learned
+    assert page.startswith("<p>&lt;Schema: 2 columns")
+    many = Schema([Categorical(f"c{k}", [f"level {j}" for j in range(500)]) for k in range(300)])
+    assert "and 490 more" in many._repr_html_()
+    assert len(many._repr_html_()) < 50_000
