@@ -145,7 +145,7 @@ class Schema:
             facts = column_to_dict(column)
             learned = [key for key in ("bounds", "categories") if key in facts and facts[key] is None]
             declared = "; ".join(
-                f"{key}={listed(value) if isinstance(value, list) else value}"
+                f"{key}={listed(list(value)) if isinstance(value, list | dict) else value}"
                 for key, value in facts.items()
                 if key not in ("name", "kind", *learned) and value is not False
             )
