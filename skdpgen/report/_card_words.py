@@ -17,8 +17,8 @@ from ..accounting._card import FILES, remark_on_epsilon
 
 # False positive rate at which the true positive rate is stated.
 FALSE_POSITIVES = 0.01
-# Columns that a sentence names.
-_NAMED = 12
+# Columns that a sentence names, and values of a column's fact that the page shows.
+_NAMED, _SHOWN = 12, 50
 _RELEASES = ["label", "release", "mechanism", "noise_multiplier", "sampling_rate", "count", "share", "status"]
 
 
@@ -279,7 +279,16 @@ def _fact(key, value) -> str:
         return f"{key} learned, and charged"
     if key == "dtype":
         return f"stored as {_words(value)}"
+    if key == "hierarchy" and isinstance(value, dict):
+        return f"{len(value)} declared groups: {_first(list(value))}"
+    if isinstance(value, list) and len(value) > _SHOWN:
+        return f"{len(value)} {key}: {_first(value)}"
     return _TRUTHS.get((key, value if isinstance(value, bool) else None)) or f"{key} {_words(value)}"
+
+
+def _first(values) -> str:
+    more = f" and {len(values) - _SHOWN} more, which the card lists" if len(values) > _SHOWN else ""
+    return _words(values[:_SHOWN]) + more
 
 
 # Columns of a unit among the assumptions: the parameter that names them, and what is assumed of them.

@@ -89,6 +89,20 @@ def test_a_learned_number_of_rows_is_not_said_to_be_public():
     assert "2 columns declared, which the card lists, and of these 1 that the rows do not have" in text
 
 
+def test_long_lists_of_categories_hide_no_other_fact():
+    codes = [f"{letter}{k:02d}" for letter in "AB" for k in range(100)]
+    groups = {
+        letter: {f"{letter}{k}": [c for c in codes if c[:2] == f"{letter}{k}"] for k in range(10)} for letter in "AB"
+    }
+    frame = pd.DataFrame({"code": np.repeat(codes, 2), "sick": np.arange(400) % 2 == 0})
+    schema = Schema([Categorical("code", codes, hierarchy=groups)])
+    text = words(card_page(MomentSynthesizer(3.0, schema=schema).fit(frame).card_))
+    assert "200 categories: A00, A01, A02," in text
+    assert "A49 and 150 more, which the card lists" in text
+    assert "A50" not in text
+    assert "2 declared groups: A, B" in text
+
+
 def test_a_constraint_is_listed_once(fitted):
     frame = pd.DataFrame({"low": np.arange(300) % 7, "high": np.arange(300) % 7 + 1})
     schema = Schema([Numeric("low", (0, 9), integer=True), Numeric("high", (0, 9), integer=True)])
