@@ -14,7 +14,7 @@ from _command_line import FRAME, refused
 import skdpgen
 from skdpgen import Schema
 from skdpgen.__main__ import main
-from skdpgen.commands._hints import codes_of_missing_values, lacking_times
+from skdpgen.commands._hints import code_systems, codes_of_missing_values, lacking_times
 from skdpgen.tabular import Categorical, Identifier, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -94,6 +94,36 @@ def test_schema_points_to_columns_that_tell_nothing_or_follow_from_others(tmp_pa
     frame.assign(HHID=np.repeat(range(100), 2)).to_csv("survey.csv", index=False)
     assert main(["schema", "survey.csv", "--output", "s.json"]) == 0
     assert "synthesize --unit HHID" in capsys.readouterr().err
+
+
+def test_schema_points_to_codes_whose_first_characters_may_be_groups(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 5000
+    diagnoses = [f"{letter}{k:02d}.{j}" for letter in "ABEI" for k in range(12) for j in range(4)]
+    towns = [f"{k:05d}" for k in range(10_000, 100_000, 400)]
+    dates = [f"{day:02d}.{month:02d}.2024" for day in range(1, 29) for month in range(1, 13)]
+    frame = pd.DataFrame(
+        {name: rng.choice(values, n) for name, values in {"diagnosis": diagnoses, "zip": towns}.items()}
+    )
+    frame["day"] = rng.choice(dates, n)
+    frame["street"] = rng.choice([f"street {k}" for k in range(90)], n)
+    frame["ward"] = rng.choice(["A1", "B2"], n)
+    frame["note"] = [f"n{k}" for k in range(n)]
+    assert code_systems(frame) == {"diagnosis": [1, 3], "zip": [1]}
+    assert code_systems(frame.head(0)) == {}
+    assert code_systems(frame.assign(diagnosis=frame["diagnosis"].mask(frame.index % 3 == 0)))["diagnosis"] == [1, 3]
+    frame[["diagnosis", "ward"]].to_csv("visits.csv", index=False)
+    assert main(["schema", "visits.csv", "--output", "s.json", "--no-questions"]) == 0
+    said = capsys.readouterr().err
+    assert "many codes, by their form: diagnosis. " in said
+    assert 'add "hierarchy": [1, 3] to this column' in said
+    text = Path("s.json").read_text().replace('"name": "diagnosis",', '"name": "diagnosis", "hierarchy": [1, 3],')
+    Path("s.json").write_text(text)
+    assert Schema.load("s.json")["diagnosis"].hierarchy == (1, 3)
+    assert main(["synthesize", "visits.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]) == 0
+    drawn = set(pd.read_csv("out.csv", keep_default_na=False)["diagnosis"])
+    assert drawn <= {*diagnoses, "other", ""}
+    assert len(drawn) > 20
 
 
 def test_days_of_arrow_calendars_may_lack_days_of_the_week():

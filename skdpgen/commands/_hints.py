@@ -17,6 +17,9 @@ _FEWEST = 20
 _FREE_TEXT = 0.2
 # Rows for each value of a code, on average, from which it is no chance that another code follows from it.
 _ROWS_OF_A_CODE = 10
+# Different values from which codes are many, the share of them that have a digit, and the most groups of the coarsest
+# level and the fewest codes of a group on average.
+_MANY_CODES, _WITH_DIGIT, _COARSE_GROUPS, _CODES_OF_A_GROUP = 50, 0.9, 40, 3
 # Rows with dates of which hardly any day of the week is lacking by chance, or so many hours.
 _ROWS_OF_WEEKDAYS, _ROWS_OF_HOURS, _LACKING_HOURS = 200, 500, 4
 # Numbers that surveys and registers write for a missing value.
@@ -142,6 +145,29 @@ def _is_text(dtype):
 def are_free_text(values):
     """Whether private values of text, none of them missing, look like free text."""
     return bool(values.nunique() > _FREE_TEXT * len(values))
+
+
+def code_systems(frame):
+    """Return the columns of many codes that may belong together by their first characters, as those of ICD-10 do.
+
+    A dict of the numbers of first characters, one or two of them, by column.
+    """
+    found = {}
+    for name in frame.columns:
+        if not _is_text(frame[name].dtype) or are_free_text(values := frame[name].dropna()):
+            continue
+        codes = pd.Series(values.unique()).astype(str)
+        other = codes.str.contains(r"\s") | codes.str.fullmatch(r"\d+([./:-])\d+\1\d+")  # dates and times of the day
+        if len(codes) < _MANY_CODES or other.any() or codes.str.contains(r"\d").mean() < _WITH_DIGIT:
+            continue
+        groups = {n: codes.str[:n].nunique() for n in range(1, int(codes.str.len().median()))}
+        coarse = next((n for n, k in groups.items() if 3 <= k <= _COARSE_GROUPS), None)
+        if coarse is None or groups[coarse] * _CODES_OF_A_GROUP > len(codes):
+            continue
+        most = len(codes) / _CODES_OF_A_GROUP
+        fine = {n: k for n, k in groups.items() if n > coarse and 2 * groups[coarse] <= k <= most}
+        found[name] = [coarse, *([max(fine, key=fine.get)] if fine else [])]  # of equal ones the shortest
+    return found
 
 
 def copies(frame):

@@ -269,7 +269,7 @@ def _point_out_values(frame):
 
 def _point_out_columns(frame):
     """Say which columns tell nothing, or follow from others: for the data holder alone."""
-    from ._hints import constants, copies, free_texts, lacking_times, likely_units, nested
+    from ._hints import code_systems, constants, copies, free_texts, lacking_times, likely_units, nested
 
     said = []
     if names := constants(frame):
@@ -295,6 +295,12 @@ def _point_out_columns(frame):
         said.append(
             f"columns that follow from others, as a region from a district: {follow}. If that is public knowledge, "
             f"keep it in all synthetic rows: skdpgen synthesize {options}"
+        )
+    for name, lengths in code_systems(frame).items():
+        said.append(
+            f"many codes, by their form: {name}. If codes with the same first characters belong together, as in "
+            f'ICD-10, add "hierarchy": {lengths} to this column of the schema file: groups of codes are then learned '
+            "where single codes are too rare"
         )
     days, hours = lacking_times(frame)
     if days:
