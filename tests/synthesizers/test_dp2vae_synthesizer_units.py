@@ -21,7 +21,7 @@ from skdpgen.data.units import UnitSource
 from skdpgen.dpsgd import _subsets
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.nn import _dp2vae_training
-from skdpgen.synthesizers import _dp2vae_model
+from skdpgen.synthesizers import _dp2vae_model, _moment_start
 from skdpgen.testing import check_noninterference
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -181,9 +181,9 @@ def _subsets_by_rows(patch):
 
 def _counts_of_rows(patch):
     """The classes are counted by rows where the noise is that of units."""
-    shipped = _dp2vae_model.release_class_counts
+    shipped = _moment_start.release_class_counts
     patch.setattr(
-        _dp2vae_model, "release_class_counts", lambda codec, n, classes, fit, sizes: shipped(codec, n, classes, fit)
+        _moment_start, "release_class_counts", lambda codec, n, classes, fit, sizes: shipped(codec, n, classes, fit)
     )
 
 

@@ -244,7 +244,8 @@ def test_rows_that_keep_a_constraint_keep_the_class_asked_for_and_y_its_place():
         ("'2019-06-01' >= seen", "no value within the bounds of 'seen'"),
         ("age + 1", "no condition"),
         ("town in 'north'", "goes with a list"),
-        ("age ** 2 > 3", "no comparison"),
+        ("age // 2 > 3", "no comparison"),
+        ("age ** 7 > 3", "exponent must be 2, 3 or 4"),
         (3, "a text"),
     ],
 )
