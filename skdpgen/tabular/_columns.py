@@ -24,6 +24,8 @@ from ._formats import OBJECTS, form_of, is_date_format, parse_form, range_of_for
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
 MAX_INTEGER = 2**53
+# Levels of groups of a hierarchy: a group is divided by recursion.
+_MOST_LEVELS = 32
 # A date as text: year, month, day, with or without a time. Other notations leave open which is the day.
 ISO_DATE = re.compile(r"\s*[+-]?\d{4}(?:-\d{1,2}(?:-\d{1,2}(?:[T ].*)?)?|\d{4}(?:[T ].*)?)?\s*$")
 # Most point masses that are declared, and decimals of a bound up to which they count as written by a person.
@@ -466,12 +468,16 @@ class Categorical:
         """Number of first characters that the codes of a group share, or a tuple of them where groups have groups."""
         if lengths[0] < 1:
             _fail(self, f"hierarchy must be at least 1 character of a category; got {lengths[0]}")
+        if len(lengths) > _MOST_LEVELS:
+            _fail(self, f"hierarchy must have at most {_MOST_LEVELS} levels; got {len(lengths)}")
         if any(one >= other for one, other in itertools.pairwise(lengths)):
             _fail(self, f"hierarchy: numbers of first characters must increase; got {tuple(lengths)}")
         return tuple(lengths) if len(lengths) > 1 else lengths[0]
 
-    def _checked_groups(self, given, within=""):
+    def _checked_groups(self, given, within="", level=1):
         """Pairs of the name of a group and its members: categories, or such pairs."""
+        if level > _MOST_LEVELS:
+            _fail(self, f"hierarchy must have at most {_MOST_LEVELS} levels")
         pairs = tuple(given.items()) if isinstance(given, Mapping) else given
         if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
             _fail(self, f"hierarchy{within} must map the name of one group at least to its categories")
@@ -483,7 +489,7 @@ class Categorical:
             if not isinstance(members, Mapping | list | tuple | np.ndarray | pd.Index | pd.Series) or not len(members):
                 _fail(self, f"hierarchy: the group {name!r} must be a sequence of categories; got {members!r}")
             if isinstance(members, Mapping) or isinstance(next(iter(members)), tuple):
-                checked.append((name, self._checked_groups(members, f": the group {name!r}")))
+                checked.append((name, self._checked_groups(members, f": the group {name!r}", level + 1)))
             else:
                 checked.append((name, tuple(map(plain_value, members))))
         if len({name for name, _ in checked}) < len(checked):

@@ -380,7 +380,13 @@ class RowConstraint(_Text):
                 a, b = (_days(x, beside=y) for x, y in ((a, b), (b, a)))
             if isinstance(node.op, ast.Mult) and (_is_text(a) or _is_text(b)):
                 raise TypeError("text cannot be multiplied")  # repeated text could fill the memory
-            return _ARITHMETIC[type(node.op)](a, b)
+            if _is_whole(a) and _is_whole(b) and not isinstance(node.op, ast.Div):
+                a, b = _as_floats(a), _as_floats(b)
+            elif isinstance(node.op, ast.Pow) and isinstance(a, float):
+                a = np.float64(a)
+            with np.errstate(over="ignore", invalid="ignore"):
+                value = _ARITHMETIC[type(node.op)](a, b)
+            return float(value) if isinstance(value, np.floating) else value
         return self._truth(node, frame)
 
 
@@ -389,6 +395,18 @@ def _may_be_truth(column):
     if isinstance(column, Numeric):
         return column.integer and (not column.complete or (column.bounds[0] >= 0 and column.bounds[1] <= 1))
     return not isinstance(column, Datetime)
+
+
+def _is_whole(value):
+    """Whether a column or a constant holds whole numbers."""
+    return pd.api.types.is_integer_dtype(value.dtype) if isinstance(value, pd.Series) else type(value) is int
+
+
+def _as_floats(value):
+    """Whole numbers as floats: the results of narrow integers wrap around, and those of Python fill the memory."""
+    if not isinstance(value, pd.Series):
+        return np.float64(value)
+    return value.astype("Float64" if isinstance(value.dtype, pd.api.extensions.ExtensionDtype) else "float64")
 
 
 def _is_exponent(node):

@@ -45,6 +45,8 @@ _TRIAL_ROWS = 20_000
 # Share of such rows below which two equalities contradict each other, and the bound of numbers without declared ones.
 _LEAST_SATISFIED, _TRIAL_BOUND = 1e-3, 100.0
 _VIOLATED = 'rows violate the constraint {text!r}, and on_invalid="raise" refuses them: correct the rows, or {other}'
+# Largest exponent of a column that is constructed: powers of powers, such as `((a ** 4) ** 4) ** 4`, have any.
+_MOST_EXPONENT = 64
 # Comparisons, and what each is from the other side.
 _TURNED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq}
 # Microseconds.
@@ -658,10 +660,11 @@ def _add_product(constraint, left, right, schema, steps, kept):
         if not isinstance(side, ast.Name) or found is None:
             continue
         (name,), (exponents, factor) = constraint.columns_in(side), found
-        exponents = {n: exponent for n, exponent in exponents.items() if exponent}
         columns = [schema[n] for n in (name, *exponents)]
         numbers = all(isinstance(c, Numeric) and form_of(c.dtype) in (None, "decimal") for c in columns)
-        if not numbers or not exponents or name in exponents or factor in (0, math.inf, -math.inf):
+        # a column divided by itself is no number where it is 0, and its row violates the constraint
+        powers = exponents and all(0 < abs(exponent) <= _MOST_EXPONENT for exponent in exponents.values())
+        if not numbers or not powers or name in exponents or factor == 0 or not math.isfinite(factor):
             continue
         units = {column.name: unit_of(column) for column in columns}
         step = Product(constraint.text, name, exponents, factor, units)
@@ -695,7 +698,7 @@ def _factors(node, constraint):
 
 def _raised(part, exponent):
     try:
-        return {name: exponent * own for name, own in part[0].items()}, part[1] ** exponent
+        return {name: exponent * own for name, own in part[0].items()}, float(part[1]) ** exponent
     except OverflowError:
         return None
 

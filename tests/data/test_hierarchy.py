@@ -424,3 +424,12 @@ def test_declared_groups_carry_what_codes_have_in_common():
 def test_a_group_is_a_sequence_whose_order_is_known(members):
     with pytest.raises(SchemaError, match="the group 'x' must be a sequence of categories"):
         Categorical("c", hierarchy={"x": members, "y": ["c"]})
+
+
+def test_a_hierarchy_of_too_many_levels_is_refused():
+    deep = ["a", "b"]
+    for _ in range(40):
+        deep = {"g": deep}
+    for hierarchy in (deep, tuple(range(1, 100))):
+        with pytest.raises(SchemaError, match="at most 32 levels"):
+            Categorical("code", hierarchy=hierarchy)

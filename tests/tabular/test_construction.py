@@ -19,6 +19,7 @@ from skdpgen.tabular import (
     schema_from_histogram,
     schema_histogram,
 )
+from skdpgen.tabular._constraints import read_constraint
 from skdpgen.tabular._construction import Construction, check_equalities
 from skdpgen.tabular._construction_steps import _without_rounding_errors
 
@@ -836,3 +837,19 @@ def test_computed_numbers_have_no_more_digits_than_they_need():
     values = np.array([3 * 49.95, -3 * 49.95, 0.1 + 0.2, 0.0, np.nan, 1e300, 1e-300, 5e-324, 123456789.12345])
     wanted = [149.85, -149.85, 0.3, 0.0, np.nan, 1e300, 1e-300, 5e-324, 123456789.12345]
     np.testing.assert_array_equal(_without_rounding_errors(values), wanted)
+
+
+@pytest.mark.parametrize("text", ["total == width * height / height", "total == " + "(" * 14 + "width" + " ** 4)" * 14,
+                                  "total == width * (1e300 * 1e300) / (1e300 * 1e300)"])  # fmt: skip
+def test_a_ratio_to_itself_a_huge_power_and_no_number_are_refused(text):
+    schema = Schema([Numeric("total", (0, 9)), Numeric("width", (0, 3)), Numeric("height", (0, 3))])
+    with pytest.raises(SchemaError, match="cannot be constructed"):
+        check_equalities(Construction.of(schema.constrain(text)))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "Int8", "int64"])
+def test_arithmetic_of_whole_numbers_does_not_wrap_around(dtype):
+    frame = pd.DataFrame({"width": pd.Series([100, 3], dtype=dtype)})
+    for text in ("width * width == 10_000", "width + width == 200", "((width ** 4) ** 4) ** 4 > 9e127"):
+        assert read_constraint(text, ["width"]).holds(frame).tolist() == [True, False]
+    assert read_constraint("width < " + "(" * 40 + "9" + " ** 4)" * 40, ["width"]).holds(frame).all()
