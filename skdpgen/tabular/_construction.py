@@ -352,6 +352,12 @@ def check_equalities(construction):
     Where a number has few possible values, or declared spikes, rows that are drawn again may.
     """
     schema = construction.table
+    for step in construction.steps:
+        if isinstance(step, Computed) and step.misses_bounds(schema):
+            raise SchemaError(
+                f"the constraint {step.text!r} gives no value within the declared bounds of {step.column!r}: change "
+                "the constraint, or declare other bounds; nothing was charged"
+            )
     for text in construction.left:
         constraint = read_constraint(text, schema.names)
         if not isinstance(constraint, RowConstraint):

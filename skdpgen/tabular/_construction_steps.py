@@ -249,6 +249,15 @@ class Computed(_Step):
             for upper in (False, True)
         ]
 
+    def misses_bounds(self, schema):
+        """Whether the expression has no value within the declared bounds of its column, from parts within theirs."""
+        if not all(schema[name].complete for name in (self.column, *self.inputs)):
+            return False
+        low, high = numeric_bounds(schema[self.column])
+        least, most = self._ends({name: schema[name] for name in self.inputs})
+        slack = 1.0 if schema[self.column].whole else 1e-9 * max(abs(low), abs(high))
+        return most < low - slack or least > high + slack
+
     def may_leave_bounds(self, released):
         """Whether the expression has values outside the bounds of its column, from parts within theirs."""
         low, high = numeric_bounds(released[self.column])
@@ -303,19 +312,23 @@ class Product(Computed):
         return super().violated(outer, table) | (present & undefined)
 
     def _ends(self, parts):
-        ends = {}
+        ends = np.full(2, self.constant / self.units[self.column])
         for name, part in parts.items():
             low, high = numeric_bounds(part)
-            found = {low, high}
+            found = [low, high]
             if low <= 0 <= high and self.weights[name] > 0:
-                found.add(0.0)  # of an even power, the least value is there
+                found.append(0.0)  # of an even power, the least value is there
             elif low <= 0 <= high:
-                if not part.whole:
+                found = [end for end in (low, max(low, -1.0), min(high, 1.0), high) if end and part.whole]
+                if not found:
                     return [-math.inf, math.inf]
-                found = {end for end in (low, max(low, -1.0), min(high, 1.0), high) if end}
-            ends[name] = sorted(found)
-        values = [float(self._values(dict(zip(self.inputs, end)))) for end in itertools.product(*ends.values())]
-        return [min(values), max(values)] if values else [-math.inf, math.inf]
+            with np.errstate(over="ignore"):
+                powers = np.clip(
+                    (self.units[name] * np.array(found)) ** float(self.weights[name]), -_MOST_FLOAT, _MOST_FLOAT
+                )
+                corners = np.clip(np.outer(ends, [powers.min(), powers.max()]), -_MOST_FLOAT, _MOST_FLOAT)
+            ends = np.array([corners.min(), corners.max()])
+        return ends.tolist()
 
     def may_leave_bounds(self, released):
         below = (numeric_bounds(released[name]) for name, exponent in self.weights.items() if exponent < 0)

@@ -815,6 +815,38 @@ def test_rows_whose_computed_number_has_no_place_in_its_dtype_are_drawn_again(dt
     assert ((left == right) == good).all()
 
 
+@pytest.mark.parametrize(
+    ("text", "bounds", "refused"),
+    [
+        ("total == low + high", (50, 99), True),
+        ("total == low + high", (18, 99), False),
+        ("total == low - high", (-50, -10), True),
+        ("total == low * high", (82, 99), True),
+        ("total == low / high ** 2", (10, 99), False),  # the denominator may be next to 0
+        ("total == -(low ** 2)", (1, 99), True),
+        ("total == low ** 2 / 81", (1, 2), False),
+    ],
+)
+def test_bounds_that_no_computed_value_meets_are_refused_before_the_charge(text, bounds, refused):
+    schema = Schema([Numeric("low", (0, 9)), Numeric("high", (0, 9)), Numeric("total", bounds), Numeric("open")])
+    construction = Construction.of(schema.constrain(text))
+    if refused:
+        with pytest.raises(SchemaError, match=r"no value within the declared bounds of 'total'.*nothing was charged"):
+            check_equalities(construction)
+    else:
+        check_equalities(construction)
+    check_equalities(Construction.of(schema.constrain("open == low + high")))
+
+
+def test_products_of_many_columns_have_bounds_at_once():
+    names = [f"c{k}" for k in range(40)]
+    schema = Schema([*(Numeric(name, (-2, 2)) for name in names), Numeric("total")])
+    frame = pd.DataFrame(RNG.uniform(-2, 2, (20, 40)), columns=names)
+    frame["total"] = frame.prod(axis=1)
+    *_, released = constructed(f"total == {' * '.join(names)}", frame=frame, schema=schema)
+    assert released["total"].bounds == pytest.approx((-(2.0**40), 2.0**40))
+
+
 def test_sums_and_products_within_the_bounds_of_their_column_need_no_check():
     for text in ("total == low + high", "total == low * high"):
         construction, *_, released = constructed(text)
