@@ -255,8 +255,8 @@ class Computed(_Step):
             return False
         low, high = numeric_bounds(schema[self.column])
         least, most = self._ends({name: schema[name] for name in self.inputs})
-        slack = 1.0 if schema[self.column].whole else 1e-9 * max(abs(low), abs(high))
-        return most < low - slack or least > high + slack
+        rounding = np.max(self._rounding(np.array([low, high]), schema[self.column]))
+        return most < low - rounding or least > high + rounding
 
     def may_leave_bounds(self, released):
         """Whether the expression has values outside the bounds of its column, from parts within theirs."""

@@ -24,7 +24,7 @@ def has_subgroups(column) -> bool:
     return any(len(path) > 1 for path, _ in paths_of_members(column.hierarchy))
 
 
-def declared_paths(column) -> list:
+def _declared_paths(column) -> list:
     """Return the declared groups of each category of a complete column with a `hierarchy`, the coarsest one first.
 
     With a number of characters, categories that are not text count as they are written: of learned ones, only released
@@ -42,7 +42,7 @@ def declared_groups(column) -> list:
 
     "Other" and missing values are groups by themselves.
     """
-    return _numbered(column, [path[0] for path in declared_paths(column)])
+    return _numbered(column, [path[0] for path in _declared_paths(column)])
 
 
 def divided_groups(column, sizes, most) -> list:
@@ -59,7 +59,7 @@ def divided_groups(column, sizes, most) -> list:
         Released numbers of rows.
     most : int
     """
-    paths = [(*path, (value,)) for path, value in zip(declared_paths(column), column.categories)]
+    paths = [(*path, (value,)) for path, value in zip(_declared_paths(column), column.categories)]
     sizes = np.asarray(sizes, dtype=np.float64)[: len(paths)]
     coarsest = {}
     for k, path in enumerate(paths):

@@ -824,14 +824,20 @@ def test_rows_whose_computed_number_has_no_place_in_its_dtype_are_drawn_again(dt
         ("total == low * high", (82, 99), True),
         ("total == low / high ** 2", (10, 99), False),  # the denominator may be next to 0
         ("total == -(low ** 2)", (1, 99), True),
+        ("tenths == low", (9, 20), False),
+        ("tenths == low + .96", (10, 20), False),  # 9.96 rounds to 10.0
+        ("tenths == low + .9", (10, 20), True),
         ("total == low ** 2 / 81", (1, 2), False),
     ],
 )
 def test_bounds_that_no_computed_value_meets_are_refused_before_the_charge(text, bounds, refused):
-    schema = Schema([Numeric("low", (0, 9)), Numeric("high", (0, 9)), Numeric("total", bounds), Numeric("open")])
+    schema = Schema(
+        [Numeric("low", (0, 9)), Numeric("high", (0, 9)), Numeric("total", bounds), Numeric("open")]
+        + [Numeric("tenths", bounds, decimals=1)]
+    )
     construction = Construction.of(schema.constrain(text))
     if refused:
-        with pytest.raises(SchemaError, match=r"no value within the declared bounds of 'total'.*nothing was charged"):
+        with pytest.raises(SchemaError, match=rf"the declared bounds of '{text.split()[0]}'.*nothing was charged"):
             check_equalities(construction)
     else:
         check_equalities(construction)
