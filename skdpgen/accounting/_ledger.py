@@ -93,6 +93,7 @@ class MemoryLedger:
             new = [Entry(charge, totals.batches + 1, status, today()) for charge in charges]
             for entry in new:
                 totals = rule.add(totals, entry.charge, entry.batch, status)
+            self._totals = None  # an interrupt between the two must not leave sums that lack an entry
             self._entries.extend(new)
             self._totals = totals
 
