@@ -89,7 +89,19 @@ def test_conditions_of_arrays(of_array, given, said):
 def test_constraints_that_rows_keep_breaking_are_named(model):
     with pytest.raises(ValueError, match=r"still violate a constraint \('age > 79 and age < 80'\)"):
         model.set_params(constraints=["age > 79 and age < 80"]).sample(3)
+    with pytest.raises(ValueError, match=r"still violate a constraint \('age > 79 and age < 80'\)"):
+        model.set_params(constraints=["age >= 0", "age > 79 and age < 80"]).sample(3)  # the other one holds
     model.set_params(constraints=None)
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_a_denominator_that_is_always_zero_is_named():
+    columns = [Numeric("cases", (0, 3), integer=True), Numeric("people", (0, 3), integer=True), Numeric("rate", (0, 3))]
+    schema = Schema(columns, ["rate == cases / people"])
+    rows = pd.DataFrame({"cases": [1] * 400, "people": [0] * 400, "rate": [0.0] * 400})
+    synth = MomentSynthesizer(1000.0, schema=schema).fit(rows)
+    with pytest.raises(ValueError, match="'rate' has no value where its denominator is 0, which it is in all these"):
+        synth.sample(50)
 
 
 @pytest.mark.parametrize(

@@ -308,6 +308,10 @@ class _Exact:
     def holds(self, frame):
         return ~self._step.violated(frame, self._table)
 
+    def advice(self, rows):
+        """What to declare where no row can satisfy the constraint, in words; None if the rows do not show that."""
+        return self._step.advice(rows, self._table)
+
 
 # ---- constraints to steps -------------------------------------------------------------------------------------------
 def _with_steps(constraint, schema, steps, kept):

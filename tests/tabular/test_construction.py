@@ -731,12 +731,32 @@ def test_a_ratio_of_a_denominator_of_zero_is_missing_or_drawn_again(missing, dty
         assert check.holds(rows).all()
     else:
         assert check.holds(rows).tolist() == (~undefined).tolist()
+    assert check.advice(rows) is None
+    nothing_else = rows[undefined] if not missing else rows
+    if not missing:  # what keeps the constraint from ever holding, where no other rows are drawn
+        assert "'rate' has no value where its denominator is 0" in check.advice(nothing_else)
+        assert "missing=True of 'rate', or bounds of 'people' that leave out 0" in check.advice(nothing_else)
     # rows of the table whose ratio is not defined violate the constraint, unless it is missing
     private = pd.DataFrame({"cases": [0, 1], "people": [0, 0], "rate": pd.array([0, 1], dtype=dtype)})
     assert construction.steps[0].violated(private, construction.table).all()
     if missing:
         nothing = private.assign(rate=pd.array([None, None], dtype=dtype))
         assert not construction.steps[0].violated(nothing, construction.table).any()
+
+
+def test_the_model_sees_no_missing_ratios_that_follow_from_a_denominator_of_zero():
+    """Else noise on their share would make other ratios missing."""
+    schema = Schema(
+        [Numeric("cases", (0, 9), missing=True), Numeric("people", (0, 9)), Numeric("rate", (0, 9), missing=True)]
+    )
+    frame = pd.DataFrame(
+        {"cases": [1, 2, 3, None, 4], "people": [2, 0, 3, 0, 8], "rate": [0.5, None, None, None, None]}
+    )
+    construction, _, complete, released = constructed("rate == cases / people", frame=frame, schema=schema)
+    seen = construction.encode(frame)
+    assert seen["rate"].tolist() == [True, True, False, False, False]
+    rows = construction.decode(seen, complete, released, np.random.default_rng(0))
+    assert rows["rate"].isna().tolist() == frame["rate"].isna().tolist()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "Int64"])
