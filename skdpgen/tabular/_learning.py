@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import UtilityWarning
-from ..mechanisms import LARGEST, octave_edges, octave_ranges, outermost_bins, split_histogram
+from ..mechanisms import LARGEST, N_OCTAVE_CELLS, octave_edges, octave_ranges, outermost_bins, split_histogram
 from ..mechanisms._selection import above_threshold, occupied_cells, widened, with_hidden_signs
 from ..utils.callers import caller_level
 from ..utils.categories import family
@@ -283,7 +283,7 @@ def _free_number(kept, dtype):
 
 # ---- bounds and resolutions -----------------------------------------------------------------------------------------
 def _common_range(noisy, histogram, noise_sd):
-    """Range of the octaves of all columns of numbers together, or None.
+    """Range of the octaves of all columns of numbers together; of zero alone where noise hides that too, or None.
 
     With few rows noise hides the octaves of a column, and in one such column of a hundred makes cells far from all
     numbers likely: it would have bounds of 10^12, and no warning.
@@ -295,7 +295,8 @@ def _common_range(noisy, histogram, noise_sd):
             weight = column_weights(schema[name])[0]
     if len(total) < 2:
         return None
-    return octave_ranges(np.sum(total, axis=0, keepdims=True), noise_sd / weight * math.sqrt(len(total)))[0]
+    found = octave_ranges(np.sum(total, axis=0, keepdims=True), noise_sd / weight * math.sqrt(len(total)))[0]
+    return found or (N_OCTAVE_CELLS // 2,) * 2
 
 
 def _outermost_cells(column, parts, noise_sd, n_columns, common):

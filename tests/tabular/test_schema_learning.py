@@ -212,6 +212,9 @@ def test_a_table_with_few_rows_has_no_column_of_absurd_bounds():
     assert learned["x0"].bounds == learning.DEFAULT_BOUNDS["numeric"]
     assert 40 < learned["x1"].bounds[1] < 300
     assert learned["large"].bounds[1] > frame["large"].quantile(0.9)
+    noisy[size:] = 0.0  # where the noise hides all columns, no number is near the others
+    with pytest.warns(UtilityWarning, match="bounds or categories of 'x0', 'x1'"):
+        assert schema_from_histogram(noisy, histogram, sd, 1e-6)["x0"].bounds == learning.DEFAULT_BOUNDS["numeric"]
 
 
 def test_learned_bounds_fit_the_dtype():
