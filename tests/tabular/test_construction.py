@@ -303,8 +303,12 @@ def test_what_can_be_constructed_is_and_the_rest_is_drawn_again():
     assert left("came <= left", fixed=("left", "came")) == (0, ("came <= left",))
     assert left("total == x + y", "x == total - y") == (1, ("x == total - y",))  # no circles
     assert left("(town, state) in [('Troy', 'NY')]", fixed=("town",)) == (0, ("(town, state) in [('Troy', 'NY')]",))
-    with pytest.raises(SchemaError, match="target"):
+    with pytest.raises(SchemaError, match="names 'town', a target, of which no combinations are learned: leave"):
         left("combinations(state, town)", fixed=("town",))
+    with pytest.raises(SchemaError, match=r"names 'town', which 'combinations\(state, town\)' constructs, too"):
+        left("combinations(state, town)", "determines(town, back)")
+    with pytest.raises(SchemaError, match="some columns that are constant within a unit beside others"):
+        Construction.of(SCHEMA.constrain("combinations(state, town)"), constant=("town",))
 
 
 def test_a_difference_keeps_the_bounds_that_are_declared():
