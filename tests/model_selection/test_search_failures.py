@@ -135,8 +135,9 @@ def no_warning_of_a_score_of_private_rows_is_shown():
 
 
 @pytest.mark.parametrize("progress", [True, "auto"])
-def test_no_bar_shows_how_many_runs_a_search_makes(progress, capsys):
+def test_no_bar_shows_how_many_runs_a_search_makes(progress, capsys, monkeypatch):
     """Of a random number of runs nothing but the best may leave."""
+    monkeypatch.setattr("skdpgen.utils.progress._DELAY", 0)
     estimator = DPMERFSynthesizer(steps=2, n_frequencies=10, bounds=(-4, 4), progress=progress)
     with seeded_noise(0, quiet=True):
         clone(estimator).fit(X)
