@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from skdpgen.utils.forks import process_identity
 from skdpgen.utils.noise import NoiseGenerator, override_noise
 
 # Another number draws other noise for the whole suite: an assertion must hold for any.
@@ -29,7 +30,7 @@ class RepeatableNoise(NoiseGenerator):
         self.bits_kind, self.kind = self.kind, kind
 
     def _words(self, n):
-        if os.getpid() != self._pid:
+        if process_identity() != self._process:
             return super()._words(n)  # refuses
         return self._bits.random_raw(n)
 

@@ -144,6 +144,35 @@ def test_labels_of_a_card_show_escaped_on_a_page_and_in_tables():
     assert "\x1b" not in accountant._repr_html_()
 
 
+def test_a_card_in_a_notebook_has_no_markup_of_its_own_and_never_raises():
+    attack = "<script>x</script>\n\x1b[2J\u202e"
+    model = {"name": attack, "parameters": {}}
+    charge = {**CARD["fit"]["charges"][0], "label": attack}
+    fields = {"model": model, "unit": attack, "public_assumptions": [attack, "y" * 10**6], "noise": "<b>rows"}
+    for more in (
+        {},
+        {"neighboring": attack},
+        {"fit": {**CARD["fit"], "charges": [charge]}},
+        {"fit": {**CARD["fit"], "charges": [{"<b>": 1}]}},
+        {"fit": {**CARD["fit"], "charges": []}},
+        {"fit": {**CARD["fit"], "epsilon": attack, "charges": [{**charge, "event": [_gaussian(1e-200)]}]}},
+        {"fit": {**CARD["fit"], "epsilon": None}},
+        {"ledger": {**CARD["ledger"], "alpha": attack}},
+    ):
+        page = PrivacyCard(forged(**fields, **more))._repr_html_()
+        assert "<script" not in page
+        assert "<b>rows" not in page
+        assert all(c == "\n" or c.isprintable() for c in page)
+        assert len(page) < 40_000
+
+
+def test_a_card_with_too_much_work_shows_in_a_notebook_and_ends():
+    charges = [{"label": "fit", "event": event, "extra_delta": 0.0} for event in hostile_ledgers()["grids"]]
+    with ends():
+        page = PrivacyCard(forged(fit={**CARD["fit"], "charges": charges}))._repr_html_()
+    assert "The releases cannot be shown" in page
+
+
 def _gaussian(noise):
     return {"type": "gaussian", "noise_multiplier": noise, "count": 1}
 

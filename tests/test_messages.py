@@ -56,7 +56,8 @@ def of_array():
         ({"given": {"age": 17}}, r"within its bounds \(18, 80\), lowest first; got 17"),
         ({"given": {"age": (50, 40)}}, r"lowest first; got \(50, 40\)"),
         ({"given": {"age": (1, 2, 3)}}, r"a value or a pair \(low, high\); got \(1, 2, 3\)"),
-        ({"given": {"age": "old"}}, r"'old' is no number; the column has bounds \(18, 80\)"),
+        ({"given": {"age": "old"}}, r"'old' is no number; give one, or a pair \(low, high\).*has bounds \(18, 80\)"),
+        ({"given": {"age": [30, 40]}}, r"\[30, 40\] is no number; give one, or a pair \(low, high\)"),
         ({"given": {"age": None}}, r"does not allow: give a value within its bounds \(18, 80\)"),
         ({"given": {"seen": "31.12.2020"}}, "the date '31.12.2020' as in 2020-12-31"),
         ({"given": {"ill": "yes"}, "class_ratio": {"no": 1.0, "yes": 0.0}}, "given excludes: it leaves 'yes'"),
@@ -89,7 +90,19 @@ def test_conditions_of_arrays(of_array, given, said):
 def test_constraints_that_rows_keep_breaking_are_named(model):
     with pytest.raises(ValueError, match=r"still violate a constraint \('age > 79 and age < 80'\)"):
         model.set_params(constraints=["age > 79 and age < 80"]).sample(3)
+    with pytest.raises(ValueError, match=r"still violate a constraint \('age > 79 and age < 80'\)"):
+        model.set_params(constraints=["age >= 0", "age > 79 and age < 80"]).sample(3)  # the other one holds
     model.set_params(constraints=None)
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_a_denominator_that_is_always_zero_is_named():
+    columns = [Numeric("cases", (0, 3), integer=True), Numeric("people", (0, 3), integer=True), Numeric("rate", (0, 3))]
+    schema = Schema(columns, ["rate == cases / people"])
+    rows = pd.DataFrame({"cases": [1] * 400, "people": [0] * 400, "rate": [0.0] * 400})
+    synth = MomentSynthesizer(1000.0, schema=schema).fit(rows)
+    with pytest.raises(ValueError, match="'rate' has no value where its denominator is 0, which it is in all these"):
+        synth.sample(50)
 
 
 @pytest.mark.parametrize(

@@ -585,7 +585,7 @@ def _ledger_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame
     rows = []
     for entry in entries:
         found = entry.charge.releases
-        label, names = _names(printable(entry.charge.label), len(found))
+        label, names = names_of_releases(printable(entry.charge.label), len(found))
         for k, row in enumerate(found):
             rdp = math.nan if rule.alpha is None else rdp_at((row,), rule.alpha, rule.neighboring)
             rate = math.nan if row.sampling_rate is None else row.sampling_rate
@@ -604,8 +604,8 @@ def _of_units(rule):
     return "" if rule.unit is None else f", {html.escape(in_words(rule.unit))}"
 
 
-def _names(label, n_releases):
-    """Return label and names of the releases of a charge labelled "label: name, name"; else empty names."""
+def names_of_releases(label, n_releases):
+    """Return label and names of the releases of a charge that is labelled "label: name, name"; else empty names."""
     head, colon, tail = label.partition(": ")
     names = tail.split(", ")
     return (head, names) if colon and len(names) == n_releases else (label, [""] * n_releases)

@@ -362,7 +362,13 @@ class PrivacyCard:
     def __repr__(self):
         fit = self["fit"]
         warned = "" if self["private"] else "NOT PRIVATE, "
-        return f"PrivacyCard({self['model']['name']}, {warned}epsilon={fit['epsilon']}, delta={fit['delta']})"
+        epsilon = f"{fit['epsilon']:.4g}" if isinstance(fit["epsilon"], float) else fit["epsilon"]
+        return f"PrivacyCard({self['model']['name']}, {warned}epsilon={epsilon}, delta={fit['delta']})"
+
+    def _repr_html_(self):
+        from ._card_html import card_html
+
+        return card_html(self)
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -93,6 +93,7 @@ class MemoryLedger:
             new = [Entry(charge, totals.batches + 1, status, today()) for charge in charges]
             for entry in new:
                 totals = rule.add(totals, entry.charge, entry.batch, status)
+            self._totals = None  # an interrupt between the two must not leave sums that lack an entry
             self._entries.extend(new)
             self._totals = totals
 
@@ -517,7 +518,7 @@ class FileLedger:
             if found["format"] == _OLD_FORMAT:
                 return _chainless(self._old_entries(connection), rule), [], 0
             records = self._records(connection, found, seen)
-            rows = connection.execute("SELECT hash FROM records ORDER BY id")
+            rows = _select(connection, "SELECT hash FROM records ORDER BY id")
             return records, [first_link(found), *(row[0] for row in rows)], found.get("unchained", 0)
 
         seen = self._seen
@@ -602,7 +603,7 @@ class FileLedger:
 
     def _check_tables(self, connection):
         """Refuse whatever computes rows: they take any time and memory, however small the file is."""
-        for kind, statement in connection.execute("SELECT type, sql FROM sqlite_master"):
+        for kind, statement in _select(connection, "SELECT type, sql FROM sqlite_master"):
             computes = kind in ("view", "trigger") or re.search(r"\bAS\b|\bVIRTUAL\b", statement or "", re.IGNORECASE)
             if computes:
                 raise self._damaged("it holds more than plain tables")
@@ -617,7 +618,7 @@ class FileLedger:
 
     def _check_parameters(self, connection, rule: PrivacyFilter | None = None) -> dict[str, Any]:
         try:
-            rows = connection.execute("SELECT name, value FROM parameters LIMIT 100")
+            rows = _select(connection, "SELECT name, value FROM parameters LIMIT 100")
             found = {name: read_json(value, most_bytes=1000) for name, value in rows}
         except (ValueError, TypeError, AttributeError) as error:
             raise self._damaged("its parameters cannot be read") from error
@@ -652,7 +653,7 @@ class FileLedger:
         return _Seen(len(rows), rows[-1][1] if rows else first_link(found), totals, stamp)
 
     def _head(self, connection) -> tuple[int, str]:
-        heads = list(connection.execute("SELECT length, hash FROM head"))
+        heads = _select(connection, "SELECT length, hash FROM head LIMIT 2")
         if len(heads) != 1:
             raise self._damaged("its head is missing")
         return heads[0]
@@ -661,7 +662,8 @@ class FileLedger:
         """Text and hash of every record, once the chain has been checked from its beginning."""
         length, head = self._head(connection)
         rows, previous = [], first_link(found)
-        for number, text, stated in connection.execute("SELECT id, record, hash FROM records ORDER BY id"):
+        query = "SELECT id, record, hash FROM records ORDER BY id LIMIT ?"
+        for number, text, stated in _select(connection, query, _MOST_RECORDS + 1):
             if number != len(rows) + 1:
                 raise self._damaged("charges have been removed from it")
             if number > _MOST_RECORDS:
@@ -739,10 +741,10 @@ class FileLedger:
     # ---- the old format --------------------------------------------------------------------------
     def _old_entries(self, connection) -> list[Entry]:
         query = "SELECT id, batch, status, label, event, extra_delta FROM charges ORDER BY id LIMIT ?"
-        rows = list(connection.execute(query, (_MOST_RECORDS + 1,)))
+        rows = _select(connection, query, _MOST_RECORDS + 1)
         if len(rows) > _MOST_RECORDS:
             raise self._too_large(f"{_MOST_RECORDS:,} records")
-        last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'charges'").fetchone()
+        last = next(iter(_select(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'charges'")), None)
         if [row[0] for row in rows] != list(range(1, (last[0] if last else 0) + 1)):
             raise self._damaged("charges have been removed from it")
         entries = []
@@ -786,6 +788,14 @@ def _chainless(entries: Sequence[Entry], rule: PrivacyFilter) -> list[Record]:
         totals = rule.add(totals, entry.charge, entry.batch, entry.status)
         records.append(Record(entry, None, entry.status, totals))
     return records
+
+
+def _select(connection, query: str, *values) -> list[tuple]:
+    """Return all rows of a query.
+
+    A cursor in the middle of its rows would lock the file for as long as the traceback of an interrupt refers to it.
+    """
+    return connection.execute(query, values).fetchall()
 
 
 def _append(connection, length: int, head: str, texts: Sequence[str]) -> tuple[int, str]:

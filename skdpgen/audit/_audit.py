@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 import time
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from sklearn.base import clone
-from tqdm import tqdm
 
 from ..accounting import (
     PrivacyAccountant,
@@ -20,6 +18,7 @@ from ..accounting import (
     gaussian_mu,
     poisson_gaussian_event,
 )
+from ..utils.progress import progress_bar, shows_bars
 from ..utils.watching import watch_releases
 from ._bounds import (
     epsilon_from_counts,
@@ -219,7 +218,7 @@ def audit(
         For "likelihood": scale of the noise that the fits draw, over what they state. With 0.5 an audit that has enough
         runs refutes the claim: run it too, to know that the audit could have found a fault.
     progress : bool, default=False
-        For "likelihood": show a bar of fits on stderr, where that is a terminal.
+        For "likelihood": show a bar of fits, on a terminal or in a notebook.
 
     Returns
     -------
@@ -361,7 +360,7 @@ def _by_likelihood(estimator, first, seen, one, other, *, n_runs, confidence, no
         raise ValueError("noise_scale scales plain releases alone; this fit releases gradients")
     # a threshold costs a separate delta: the releases were charged at the rest
     delta_left = delta - math.fsum(charge.extra_delta for charge in charges)
-    with tqdm(total=2 * n_runs, desc="audit", unit="fit", file=sys.stderr, disable=None if progress else True) as bar:
+    with progress_bar(total=2 * n_runs, phase="audit", shown=progress and shows_bars("auto"), unit="fit") as bar:
         options = {"n_releases": n_releases, "gradient": gradient, "noise_scale": noise_scale, "tick": bar.update}
         of_one, of_other, n_pairs, each = fit_distances(estimator, one, other, n_runs, **options)
     details = {**bounds_of_distances(of_one, of_other, confidence, n_pairs), "mu_claimed": claimed_mu(charges)}
@@ -570,7 +569,7 @@ def audit_training(
     rng : numpy.random.Generator or None, default=None
         Source of the choice of the canaries that are included; None: seeded by the operating system.
     progress : bool, default=False
-        Whether to show a bar of the steps on a terminal.
+        Whether to show a bar of the steps, on a terminal or in a notebook.
 
     Returns
     -------
@@ -676,8 +675,8 @@ def _train(plan, claimed, chosen, progress=False):
     )
     # a unit of several rows is a canary with as many equal rows as are used
     rows = np.repeat(np.flatnonzero(chosen), 1 if plan.unit is None else plan.unit.max_rows)
-    shown = {"file": sys.stderr, "disable": None if progress else True}
-    with tqdm(total=int(plan.steps), desc="audit", unit="step", **shown) as bar, watch_releases(watcher):
+    bar = progress_bar(total=int(plan.steps), phase="audit", shown=progress and shows_bars("auto"))
+    with bar, watch_releases(watcher):
         net.fit(rows[:, None], groups=None if plan.unit is None else rows)
     return scores
 

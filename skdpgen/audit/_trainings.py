@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 import time
 
 import numpy as np
-from tqdm import tqdm
 
 from ..accounting import PrivacyAccountant, gaussian_epsilon, gaussian_mu
+from ..utils.progress import progress_bar, shows_bars
 from ..utils.watching import watch_releases
 from ._audit import AuditResult, check_plan
 from ._runs import bounds_of_distances
@@ -41,7 +40,7 @@ def audit_trainings(plan, *, delta=1e-5, trainings=2000, confidence=0.95, noise_
     noise_scale : float, default=1.0
         Noise of the trainings over that of the plan; with 0.5 the claim is to be refuted.
     progress : bool, default=False
-        Show a bar of trainings on stderr, where that is a terminal.
+        Show a bar of trainings, on a terminal or in a notebook.
 
     Returns
     -------
@@ -102,7 +101,7 @@ def _ends(plan):
 def _trained(plan, n, noise_scale, progress):
     """Released sums of n trainings without the canary, and of n with it: two arrays of shape (n, steps)."""
     trained = {"noise_multiplier": plan.noise_multiplier * noise_scale}
-    with tqdm(total=2 * n, desc="audit", unit="fit", file=sys.stderr, disable=None if progress else True) as bar:
+    with progress_bar(total=2 * n, phase="audit", shown=progress and shows_bars("auto"), unit="fit") as bar:
         sides = []
         for has_canary in (False, True):
             sides.append([])

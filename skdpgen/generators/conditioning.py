@@ -285,7 +285,8 @@ def _number(value, column):
     except ValueError:
         kind = "date" if isinstance(column, Datetime) else "number"
         raise ValueError(
-            f"given[{column.name!r}]: {value!r} is no {kind}; the column has bounds {column.bounds}"
+            f"given[{column.name!r}]: {value!r} is no {kind}; give one, or a pair (low, high), None for no limit; "
+            f"the column has bounds {column.bounds}"
         ) from None
 
 

@@ -11,6 +11,10 @@ from .components import spread_components
 
 # Times that a row which breaks a constraint is drawn again before an error is raised.
 _MOST_DRAWS = 200
+_ADVICE = (
+    "they have almost no probability under the model; ask for other classes, relax the values of given, or relax the "
+    "constraints by set_params(constraints=...)"
+)
 # Draws of one row each, before several are made at once; and rows of those.
 _SINGLE_DRAWS, _ROWS_AT_ONCE = 10, 20_000
 
@@ -72,12 +76,18 @@ def keep_constraints(model, constraints, components, fixed, rng):
         broken = broken[~good]
     if not len(broken):
         return model.codec.part(whole)
-    named = listed([text for one in constraints if (text := getattr(one, "text", None)) is not None], 3)
+    rest = known_values(whole.iloc[broken], model.codec.drawn_schema)
+    violated = [one for one in constraints if not one.holds(rest).any()] or constraints
+    named = listed([text for one in violated if (text := getattr(one, "text", None)) is not None], 3)
+    advice = next((found for one in violated if (found := getattr(one, "advice", _no_advice)(rest))), _ADVICE)
     raise ValueError(
         f"{len(broken)} of {len(whole)} rows still violate a constraint{named and f' ({named})'} after {_MOST_DRAWS} "
-        "draws each: they have almost no probability under the model; ask for other classes, relax the values of "
-        "given, or relax the constraints by set_params(constraints=...)"
+        f"draws each: {advice}"
     )
+
+
+def _no_advice(rows):
+    return None
 
 
 def _kept(frame, constraints, schema):

@@ -159,7 +159,7 @@ class FeatureSpace:
         return found
 
 
-def feature_space(generator, image_shape, rng, *, n_features, n_scales):
+def feature_space(generator, image_shape, rng, *, n_features, n_scales, progress=False):
     """Draw synthetic images and choose their features: principal components of the wavelet features.
 
     Parameters
@@ -171,6 +171,8 @@ def feature_space(generator, image_shape, rng, *, n_features, n_scales):
         Components that are kept, at most.
     n_scales : {1, 2, 3}
         Of the wavelets.
+    progress : bool, default=False
+        Whether to show a bar.
 
     Returns
     -------
@@ -187,7 +189,7 @@ def feature_space(generator, image_shape, rng, *, n_features, n_scales):
     n_images = max(min(_IMAGES, _MOST_ENTRIES // module.n_features), 1000)
     classes = np.sort(spread_components(n_images, np.ones(n_classes), rng))
     images = generator.box.to_unit(generator.sample(classes, rng)).astype(np.float32)
-    found = _features(images, image_shape, wavelets)
+    found = _features(images, image_shape, wavelets, progress)
     some = found[:: max(len(found) // _REDUCED, 1)]
     k = min(n_features, math.isqrt(MOST_NUMBERS // n_classes), *(side - 1 for side in some.shape))
     pca = PCA(k, svd_solver="randomized", random_state=int(rng.integers(2**31))).fit(some)
@@ -354,7 +356,7 @@ class RefinedImages(LinearGenerator):
         own |= {"wavelets": space.wavelets, "moves": {"n_steps": n_steps, "rate": _RATE}}
         return cls(*_parts(generator), image_shape=space.image_shape, **own)
 
-    def aimed(self, unmoved, rng, *, apart):
+    def aimed(self, unmoved, rng, *, apart, progress=False):
         """Return one with other targets: those at which moved images have the released moments, or nearly.
 
         A few gradient steps inside the box stop short of their targets: variances of features stay about a fifth below
@@ -368,6 +370,8 @@ class RefinedImages(LinearGenerator):
         rng : numpy.random.Generator
         apart : bool
             Whether each class has a separate map; else the common map is corrected for all of them.
+        progress : bool, default=False
+            Whether to show a bar.
 
         Returns
         -------
@@ -379,7 +383,7 @@ class RefinedImages(LinearGenerator):
         rows = self.box.to_unit(unmoved.sample(classes, rng)).astype(np.float32)
         targets, found = (np.empty((len(rows), self.matrix.shape[1])) for _ in range(2))
         codes = np.empty(len(rows), dtype=np.int64)
-        for part in _batches(rows, _BATCH):
+        for part in progress_bar(_batches(rows, _BATCH), phase="moving images", shown=progress, unit="batch"):
             targets[part], codes[part] = self._targets(rows[part], classes[part])
             found[part] = self._features(self._moved(rows[part], classes[part]))
         n_parts = len(self.centers)
@@ -505,11 +509,12 @@ def _batches(images, n_pixels):
     return [slice(start, start + step) for start in range(0, len(images), step)]
 
 
-def _features(images, image_shape, wavelets):
+def _features(images, image_shape, wavelets, progress=False):
     """Wavelet features of images with values in [0, 1], float64."""
     from ..nn._wavelets import wavelet_features
 
-    found = [wavelet_features(images[part], image_shape, **wavelets) for part in _batches(images, _BATCH)]
+    parts = progress_bar(_batches(images, _BATCH), phase="features of synthetic images", shown=progress, unit="batch")
+    found = [wavelet_features(images[part], image_shape, **wavelets) for part in parts]
     return np.concatenate(found).astype(np.float64)
 
 

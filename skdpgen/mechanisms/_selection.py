@@ -22,6 +22,8 @@ _GAP = 0.25
 # many octaves beyond the largest likely one may lie; and the probability of being occupied from which the cell beside
 # the range is taken. One octave too many costs a factor of two, one too few loses all the rows in it.
 _FALSE_ALARM, _NEAR, _MAYBE = 0.001, 2, 0.05
+# Most octaves that the rows of a column are summed over, where single ones do not stand above the noise.
+_WINDOW = 4
 # Of `with_hidden_signs`. Probability, over all columns, of a sign that no row has; the bins then show that it is empty,
 # which does little harm. And standard deviations by which the rows of a sign exceed those of its cells in the range.
 _FALSE_SIGN, _MISSED = 0.01, 2.0
@@ -270,7 +272,7 @@ def unevenness(noisy, measure, noise_sd, n_cells):
     return float(_forward(fit)[n] - _forward(weights)[n] - one_density)
 
 
-def octave_ranges(noisy, noise_sd, n_columns=1, common=None):
+def octave_ranges(noisy, noise_sd, n_columns=1, common=None, alike=True):
     """Return the first and last cell of the octaves that each column's numbers lie in.
 
     Noise may hide single octaves and not all of them together: numbers are spread over several octaves, on both sides
@@ -286,9 +288,12 @@ def octave_ranges(noisy, noise_sd, n_columns=1, common=None):
     n_columns : int, default=1
         Columns that share the probability of a cell too many, as in `outermost_bins`.
     common : (int, int), default=None
-        Range of all columns together, for columns that may be alike. A column in which no cell is certain then has
-        likely cells far beyond this range only if noise explains them in none of the columns: one such cell in a few
-        of hundreds of columns makes the noise of all columns useless.
+        Range of all columns together. A column in which no cell is certain then has likely cells far beyond this range
+        only if noise explains them in none of the columns: one such cell in a few of hundreds of columns makes the
+        noise of all columns useless.
+    alike : bool, default=True
+        Whether the columns have one unit, as pixels do. Columns of a table have different ones: in them such a cell is
+        also taken where the sum of up to four adjacent cells stands above the noise.
 
     Returns
     -------
@@ -298,7 +303,7 @@ def octave_ranges(noisy, noise_sd, n_columns=1, common=None):
     ranges = []
     for part in np.array_split(noisy, -(-len(noisy) // _AT_ONCE)):
         occupied = part > 0 if noise_sd == 0 else occupied_cells(part, _octave_widths(), noise_sd)
-        ranges += [_octave_range(*column, noise_sd, n_columns, common) for column in zip(part, occupied)]
+        ranges += [_octave_range(*column, noise_sd, n_columns, common, alike) for column in zip(part, occupied)]
     return ranges
 
 
@@ -344,7 +349,7 @@ def _octave_widths():
     return np.diff([octave_edges(cell) for cell in range(N_OCTAVE_CELLS)], axis=1)[:, 0]
 
 
-def _octave_range(noisy, occupied, noise_sd, n_columns, common):
+def _octave_range(noisy, occupied, noise_sd, n_columns, common, alike):
     cells = np.flatnonzero(occupied > 1 - _FALSE_ALARM / n_columns)
     cells = np.append(cells, outermost_bins(noisy, noise_sd, n_columns) or ()).astype(int)
     likely = np.flatnonzero(occupied > 0.5)
@@ -352,8 +357,10 @@ def _octave_range(noisy, occupied, noise_sd, n_columns, common):
     if not cells.size:
         cells = likely
         if common is not None and size[cells].max(initial=0) > size[list(common)].max() + _NEAR:
-            certain = occupied_cells(noisy, _octave_widths(), noise_sd, n_columns) > 0.5
-            cells = cells[(size[cells] <= size[list(common)].max() + _NEAR) | certain[cells]]
+            certain = occupied_cells(noisy, _octave_widths(), noise_sd, n_columns)[cells] > 0.5
+            if not alike:
+                certain |= _in_full_windows(noisy, noise_sd, n_columns)[cells]
+            cells = cells[(size[cells] <= size[list(common)].max() + _NEAR) | certain]
     if not cells.size:
         return None
     largest = -1
@@ -364,6 +371,16 @@ def _octave_range(noisy, occupied, noise_sd, n_columns, common):
     first -= first > 0 and occupied[first - 1] > _MAYBE
     last += last < len(occupied) - 1 and occupied[last + 1] > _MAYBE
     return int(first), int(last)
+
+
+def _in_full_windows(noisy, noise_sd, n_columns):
+    """Which cells are in a window of adjacent ones whose sum stands above the noise; see `outermost_bins`."""
+    found = np.zeros(len(noisy), dtype=bool)
+    for width in range(2, _WINDOW + 1):
+        least = noise_sd * width**0.5 * -ndtri(_FALSE_ALARMS[-1] / n_columns / len(noisy))
+        above = np.convolve(noisy, np.ones(width), "valid") > least
+        found |= np.convolve(above, np.ones(width)) > 0
+    return found
 
 
 def _runs(noisy, measure, noise_sd, caution=0.0):

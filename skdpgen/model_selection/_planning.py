@@ -32,6 +32,8 @@ from ._scoring import check_score_bounds, held_terms, same_terms, score_function
 
 # A row is held out with probability 1/cv; the default of cv.
 FOLDS = 5
+# Probability that all rows are held out, in parts of delta, above which a search is refused.
+_ALL_HELD_OUT = 1e-6
 # Parameters that a grid may not hold: the search is charged for its candidates, all at one cost.
 _REFUSED = ("epsilon", "delta", "neighboring", "accountant", "checkpoint")
 # Nor these: all runs protect one unit, and the card says how many of its rows are used.
@@ -160,6 +162,26 @@ class PlansSearch:
                     "where rows are held out: give sampling_rate and steps, or public_data"
                 )
         return request
+
+    def _check_folds(self, n_units, accountant):
+        """Refuse so few rows, or units, that all of them may be held out, where their number is private.
+
+        A run then has a model of public facts alone. With one more row it would be fitted to that row, which no noise
+        hides: the probability of it would be a part of delta that is not charged. Where a row is replaced, the new one
+        has its draw, and all are held out in both data sets.
+        """
+        private = math.isfinite(accountant.epsilon if self.epsilon is None else self.epsilon)
+        if self.public_data is not None or accountant.neighboring == "replace_one" or not private:
+            return
+        delta, cv = accountant.delta if self.delta is None else self.delta, self.cv or FOLDS
+        least = math.ceil(-math.log(_ALL_HELD_OUT * delta) / math.log(cv))
+        if n_units < least:
+            what, given = ("rows", "n_samples") if self._unit is None else ("units", "n_units")
+            raise InvalidInputError(
+                f"a search holds {what} out at random, and at delta={delta:g} might hold out all of fewer than {least} "
+                f"(here {given} = {n_units}): no noise hides whether one more is there. Raise cv, or give public_data, "
+                "with which nothing is held out; nothing was charged"
+            )
 
     def _smallest_fold(self, n_units):
         """Fewest units that a run is fitted to, except in one search of a thousand million; at least 1."""

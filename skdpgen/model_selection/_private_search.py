@@ -265,7 +265,8 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         Raises
         ------
         ValueError, InvalidInputError
-            The parameters contradict each other, or a candidate refuses the data; nothing was charged.
+            The parameters contradict each other, a candidate refuses the data, or there are so few rows that all of
+            them might be held out; nothing was charged.
         BudgetExceededError
             The accountant does not allow it, or no noise is enough for the budget; nothing was charged.
         RuntimeError
@@ -313,6 +314,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         scoring, bounds = self._check_scoring(y)
         estimators = [self._candidate(parameters) for parameters in candidates]
         rows = SearchRows(self.estimator, X, y, groups, self._unit)
+        self._check_folds(rows.n_units, accountant)
         requests = [self._request(estimator, rows, accountant) for estimator in estimators]
         mean_runs = float(max(len(candidates), _LEAST_RUNS) if self.mean_runs is None else self.mean_runs)
         trial = self._try_out(estimators[0], rows.X, rows.y, scoring, bounds, accountant.neighboring)
@@ -365,7 +367,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
                 estimator._fit_reserved(X, y, search.plans[k], reservation, groups)
-        else:  # all of very few rows were held out
+        else:  # all of very few rows were held out: see `_check_folds`
             k, estimator = 0, search.trial
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the scorer: they may depend on the exact values of its rows

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import sys
 
 import torch
 from skorch import NeuralNet
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
-from tqdm import tqdm
 
 from ..dpsgd import DPSGDPlan, GradientNoise, PoissonLoader, check_optimizer, choose_path
 from ..dpsgd._seeding import SecretGenerators, check_generators, torch_lock, torch_seeded
 from ..dpsgd._units import unit_codes
 from ..utils.noise import make_noise_generator
+from ..utils.progress import progress_bar, shows_bars
 from ._callbacks import Checkpoint, FitBlocks, check_checkpoint, load_checkpoint
 from ._parameters import check_net
 
@@ -74,7 +73,8 @@ class DPNet(NeuralNet):
     progress_text : str, default=""
         Text beside the progress bar: for example the epsilon that was charged.
     verbose : int, default=1
-        0: silent; 1: a progress bar of steps on a terminal; 2: always a bar. The loss is private and never shown.
+        0: silent; 1: a progress bar of steps on a terminal or in a notebook; 2: everywhere. The loss is private and
+        never shown.
     callbacks, device, iterator_train, dataset, predict_nonlinearity, warm_start, **kwargs
         As in skorch (``module__``, ``optimizer__``, ...). Callbacks get None for X, y, batch and data sets, and neither
         losses nor outputs. ``batch_size``, ``max_epochs``, ``train_split`` and ``compile`` are refused.
@@ -481,9 +481,8 @@ class DPNet(NeuralNet):
             check_checkpoint(self.checkpoint, self.plan)
 
     def _bar(self, steps):
-        hidden = {0: True, 1: None}.get(int(self.verbose), False)  # None: shown where stderr is a terminal
-        text = f"DP-SGD {self.progress_text}".strip()
-        return tqdm(total=steps, desc=text, unit="step", disable=hidden, file=sys.stderr)
+        shown = {0: False, 1: "auto"}.get(int(self.verbose), True)
+        return progress_bar(total=steps, phase=f"DP-SGD {self.progress_text}".strip(), shown=shows_bars(shown))
 
 
 def check_template(net, *criteria):

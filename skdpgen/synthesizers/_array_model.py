@@ -46,6 +46,7 @@ from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT, SHARED_
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
 from ..utils.blocks import exact_product, map_blocks
+from ..utils.progress import progress_bar
 from ._released import NetGenerator, ReleasedModel
 
 # Principal components. Images are drawn in (nearly) all: a classifier trained on images without any variance in some
@@ -202,7 +203,7 @@ def fit_array_model(rows, model, fit):
     )  # fmt: skip
     weights = class_weights(gaussians.mixture.weights, gaussians.cells)
     if model.features is not None:
-        generator = refine_images(rows, codec, generator, weight, model.features, fit)
+        generator = refine_images(rows, codec, generator, weight, model.features, fit, progress=model.progress)
     return ArrayModel(codec, generator, fit.sample_size(rows, weight), weights, gaussians.residual, weight)
 
 
@@ -449,7 +450,7 @@ def subcluster_moments(rows, codec, space, mixture, n_directions, *, exact=True)
 
 
 # ---- the release of wavelet features of images ---------------------------------------------------------------------
-def refine_images(rows, codec, generator, row_count, features, fit):
+def refine_images(rows, codec, generator, row_count, features, fit, progress=False):
     """One release (`features`): the moments of the wavelet features, which images are moved to.
 
     Parameters
@@ -463,6 +464,8 @@ def refine_images(rows, codec, generator, row_count, features, fit):
         Public or released.
     features : ImageFeatures
     fit : ChargedFit
+    progress : bool, default=False
+        Whether to show bars.
 
     Returns
     -------
@@ -473,11 +476,12 @@ def refine_images(rows, codec, generator, row_count, features, fit):
     n_features = features.n_features
     if n_features == "auto":
         n_features = _FEATURES_APART if apart else _FEATURES_SHARED
-    space = feature_space(generator, codec.image_shape, fit.stream, n_features=n_features, n_scales=features.n_scales)
+    how = {"n_features": n_features, "n_scales": features.n_scales, "progress": progress}
+    space = feature_space(generator, codec.image_shape, fit.stream, **how)
     k = space.centers.shape[1]
     space = space.cut(cut_directions(np.full(n_classes, row_count / n_classes), noise_of_rows, k, _ROWS_OF_PART))
     n_groups = n_classes if apart else 1
-    query = feature_moments(rows, codec, space, n_groups=n_groups, exact=noise > 0)
+    query = feature_moments(rows, codec, space, n_groups=n_groups, exact=noise > 0, progress=progress)
     values = add_gaussian(query, noise, fit.rng, fit.neighboring)
     radius, sd = space.radius, noise * query.sensitivity(fit.neighboring)
     released = unpack_shared_moments(values, *space.centers.shape, radius, n_groups)
@@ -486,10 +490,10 @@ def refine_images(rows, codec, generator, row_count, features, fit):
     centers, space = space.centers, space.at_shares(released.count)
     means, maps = released_targets(space, centers, released, *noise_sds, apart=apart)
     refined = RefinedImages.of(generator, space, means, maps, n_steps=features.n_steps)
-    return refined.aimed(generator, fit.stream, apart=apart)
+    return refined.aimed(generator, fit.stream, apart=apart, progress=progress)
 
 
-def feature_moments(rows, codec, space, *, n_groups=1, exact=True):
+def feature_moments(rows, codec, space, *, n_groups=1, exact=True, progress=False):
     """Count and sum of the features of each sub-cluster about the mean of its synthetic images, and second moments.
 
     The second moments are those of each of `n_groups` groups of sub-clusters: all of them together, or those of each
@@ -501,8 +505,11 @@ def feature_moments(rows, codec, space, *, n_groups=1, exact=True):
         That of `shared_moments`: a row is in one sub-cluster, and clipped to the radius of `space` about its center.
     """
     features = np.empty((len(rows.X), space.matrix.shape[1]))
-    for part, encoded in map_blocks(lambda chunk: space.encode(codec.scale(chunk)), rows.X):
-        features[part] = encoded
+    blocks = map_blocks(lambda chunk: space.encode(codec.scale(chunk)), rows.X)
+    with progress_bar(phase="features of images", shown=progress, total=10, unit="tenth") as bar:
+        for part, encoded in blocks:
+            features[part] = encoded
+            bar.update(10 * part.stop // len(rows.X) - bar.n)  # tenths: the number of rows is private
     return shared_moments(
         features,
         space.codes_of(features, rows.codes),

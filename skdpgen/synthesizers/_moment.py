@@ -80,8 +80,8 @@ class MomentSynthesizer(BaseMomentSynthesizer):
     random_state : int, RandomState instance or None, default=None
         Seed of initialisation and of the sampling stream. It never seeds the noise: two fits with one seed differ.
     progress : bool or "auto", default="auto"
-        Whether to show progress bars on stderr. "auto": only if stderr is a terminal, and the fit is not one of a
-        search.
+        Whether to show a progress bar of each phase that takes over a second. "auto": on a terminal and in a notebook,
+        unless the fit is one of a search; not in pipes, log files, worker processes and threads.
 
     Attributes
     ----------

@@ -456,11 +456,14 @@ class Categorical:
         lengths = [plain_value(x) for x in given] if isinstance(given, list | tuple | np.ndarray) else [given]
         if lengths and all(isinstance(x, int) and not isinstance(x, bool) for x in lengths):
             return self._checked_lengths(lengths)
-        if not isinstance(given, Mapping | tuple):
+        pairs = isinstance(given, tuple) and all(isinstance(x, tuple) for x in lengths)  # as in a checked column
+        if not isinstance(given, Mapping) and not pairs:
+            wrong = [x for x in lengths if not isinstance(x, int) or isinstance(x, bool)]
+            of_list = wrong and isinstance(given, list | tuple | np.ndarray)
             _fail(
                 self,
-                "hierarchy must map the names of groups to their categories, or be a number of first characters; got "
-                f"{type(given).__name__}",
+                "hierarchy must map the names of groups to their categories, or be a number of first characters, or a "
+                f"list of such numbers; got {type(given).__name__}{f' with {wrong[0]!r}' if of_list else ''}",
             )
         return self._checked_groups(given)
 

@@ -46,6 +46,12 @@ _NOT_COMPARED = (
 )
 _QUOTED = re.compile(r"`([^`]+)`")
 _IF = re.compile(r"if\b")
+# How constraints are written: comparisons, and conditions.
+_WRITTEN = (
+    'write a comparison, such as "start <= end" or "total == a + b", with == for equal; join several by and, or, not; '
+    "a name of several words stands in `backticks`",
+    "write a condition as in \"if age < 16: status == 'child'\"",
+)
 
 
 class _Text:
@@ -65,7 +71,8 @@ class _Text:
             else:
                 self._tree = ast.parse(source, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # null characters, endless brackets
-            raise ValueError(f"the constraint {text!r} cannot be read: it is not a valid comparison") from None
+            how = _WRITTEN[_IF.match(source) is not None]
+            raise ValueError(f"the constraint {text!r} cannot be read: {how}") from None
 
     def _placeholder(self, match):
         name = f"_quoted_{len(self._quoted)}"

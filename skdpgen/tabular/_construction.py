@@ -106,11 +106,7 @@ class Construction:
                 made.append(text)
             if not whole:
                 if isinstance(constraint, Combinations) and constraint.values is None:
-                    raise SchemaError(
-                        f"the constraint {text!r} names a target, a column that another constraint constructs, or "
-                        "some columns that are constant within a unit beside others: learned combinations take none of "
-                        "these"
-                    )
+                    raise SchemaError(f"the constraint {text!r} names {_not_merged(constraint, steps, kept)}")
                 left.append(text)
         steps = [_knowing(step, steps) for step in _in_order(steps)]
         table, limits = _narrowed(_with_facts(schema, steps), steps)
@@ -307,6 +303,10 @@ class _Exact:
 
     def holds(self, frame):
         return ~self._step.violated(frame, self._table)
+
+    def advice(self, rows):
+        """What to declare where no row can satisfy the constraint, in words; None if the rows do not show that."""
+        return self._step.advice(rows, self._table)
 
 
 # ---- constraints to steps -------------------------------------------------------------------------------------------
@@ -562,6 +562,25 @@ def _fits(step, steps, kept):
             if any(isinstance(s, Merged) for s in (step, other)) or any(values[name] is not None for name in both):
                 return False
     return _in_order([*steps, step]) is not None
+
+
+def _not_merged(constraint, steps, kept):
+    """Why learned combinations cannot have these columns, after "names"."""
+    if targets := [repr(name) for name in constraint.columns if name in kept.fixed]:
+        return (
+            f"{', '.join(targets)}, a target, of which no combinations are learned: leave the constraint out, since "
+            "the model learns how all columns depend on a target; or list the values that occur together"
+        )
+    for step in steps:
+        if both := [repr(name) for name in constraint.columns if name in step.outputs]:
+            return (
+                f"{', '.join(both)}, which {step.text!r} constructs, too: a column is constructed once; leave one of "
+                "the constraints out, or name all their columns in one"
+            )
+    return (
+        "some columns that are constant within a unit beside others, or that another constraint constructs from these: "
+        "learned combinations take none of these"
+    )
 
 
 def _in_order(steps):

@@ -258,6 +258,10 @@ class Computed(_Step):
         rounding = np.max(self._rounding(np.array([low, high]), schema[self.column]))
         return most < low - rounding or least > high + rounding
 
+    def advice(self, rows, table):
+        """What to declare where no row can satisfy the constraint, in words; None if the rows do not show that."""
+        return None
+
     def may_leave_bounds(self, released):
         """Whether the expression has values outside the bounds of its column, from parts within theirs."""
         low, high = numeric_bounds(released[self.column])
@@ -293,6 +297,13 @@ class Product(Computed):
     such a row has a missing one, or is drawn again.
     """
 
+    def encode(self, outer, seen, table, on_invalid):
+        """The model sees which values are missing for another reason than a denominator of 0, where they follow."""
+        super().encode(outer, seen, table, on_invalid)
+        if self.column in seen:
+            parts = {name: numeric_values(outer[name], table[name]) for name in self.inputs}
+            seen[self.column] = seen[self.column] | self._undefined(parts)
+
     def _values(self, parts):
         above, below = np.float64(self.constant), np.float64(1.0)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -308,8 +319,11 @@ class Product(Computed):
     def violated(self, outer, table):
         parts = {name: numeric_values(outer[name], table[name]) for name in self.inputs}
         present = ~np.isnan(numeric_values(outer[self.column], replace(table[self.column], bounds=None)))
-        undefined = np.isnan(self._values(parts)) & ~np.any([np.isnan(part) for part in parts.values()], axis=0)
-        return super().violated(outer, table) | (present & undefined)
+        return super().violated(outer, table) | (present & self._undefined(parts))
+
+    def _undefined(self, parts):
+        """Which rows have a denominator of 0, and all numbers."""
+        return np.isnan(self._values(parts)) & ~np.any([np.isnan(part) for part in parts.values()], axis=0)
 
     def _ends(self, parts):
         ends = np.full(2, self.constant / self.units[self.column])
@@ -329,6 +343,15 @@ class Product(Computed):
                 corners = np.clip(np.outer(ends, [powers.min(), powers.max()]), -_MOST_FLOAT, _MOST_FLOAT)
             ends = np.array([corners.min(), corners.max()])
         return ends.tolist()
+
+    def advice(self, rows, table):
+        if not self._undefined({name: numeric_values(rows[name], table[name]) for name in self.inputs}).all():
+            return None
+        below = " or ".join(repr(name) for name in self.inputs if self.weights[name] < 0)
+        return (
+            f"{self.column!r} has no value where its denominator is 0, which it is in all these rows; declare "
+            f"missing=True of {self.column!r}, or bounds of {below} that leave out 0"
+        )
 
     def may_leave_bounds(self, released):
         below = (numeric_bounds(released[name]) for name, exponent in self.weights.items() if exponent < 0)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ..exceptions import UtilityWarning
-from ..mechanisms import LARGEST, octave_edges, octave_ranges, outermost_bins, split_histogram
+from ..mechanisms import LARGEST, N_OCTAVE_CELLS, octave_edges, octave_ranges, outermost_bins, split_histogram
 from ..mechanisms._selection import above_threshold, occupied_cells, widened, with_hidden_signs
 from ..utils.callers import caller_level
 from ..utils.categories import family
@@ -187,6 +187,7 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
     schema, learned, nothing, beyond, shown, far = histogram.schema, [], {}, [], {}, {}
     names = schema.incomplete
     n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
+    common = _common_range(noisy, histogram, noise_sd)
     for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
         column = schema[name]
         parts = split_histogram(counts, part_sizes(column, len(counts)))
@@ -199,7 +200,7 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
             column = _with_categories(column, kept, _declared(column, values))
             found = bool(column.categories)
         else:
-            outermost = _outermost_cells(column, parts, noise_sd, len(names) - n_categorical)
+            outermost = _outermost_cells(column, parts, noise_sd, len(names) - n_categorical, common)
             declared = _declared(column, values)
             if learns_resolution(column):
                 column = _with_resolution(column, parts[-1], noise_sd / column_weights(column)[-1], declared)
@@ -281,11 +282,28 @@ def _free_number(kept, dtype):
 
 
 # ---- bounds and resolutions -----------------------------------------------------------------------------------------
-def _outermost_cells(column, parts, noise_sd, n_columns):
+def _common_range(noisy, histogram, noise_sd):
+    """Range of the octaves of all columns of numbers together; of zero alone where noise hides that too, or None.
+
+    With few rows noise hides the octaves of a column, and in one such column of a hundred makes cells far from all
+    numbers likely: it would have bounds of 10^12, and no warning.
+    """
+    schema, total = histogram.schema, []
+    for name, counts in zip(schema.incomplete, split_histogram(noisy, histogram.sizes)):
+        if isinstance(schema[name], Numeric):
+            total.append(counts[: part_sizes(schema[name], len(counts))[0] - 1])
+            weight = column_weights(schema[name])[0]
+    if len(total) < 2:
+        return None
+    found = octave_ranges(np.sum(total, axis=0, keepdims=True), noise_sd / weight * math.sqrt(len(total)))[0]
+    return found or (N_OCTAVE_CELLS // 2,) * 2
+
+
+def _outermost_cells(column, parts, noise_sd, n_columns, common):
     counts, first_sd = parts[0][:-1], noise_sd / column_weights(column)[0]
     if isinstance(column, Datetime):
         return _outermost_years(counts, first_sd, n_columns)
-    cells = octave_ranges(counts[None], first_sd, n_columns)[0]
+    cells = octave_ranges(counts[None], first_sd, n_columns, common, alike=False)[0]
     return with_hidden_signs(cells, counts, first_sd, parts[1], noise_sd / column_weights(column)[1], n_columns)
 
 

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 
 import numpy as np
 
+from .forks import process_identity
+
 NOISE_KINDS: tuple[str, ...] = ("secure", "fast")
 
 _DESCRIPTIONS = {
@@ -112,7 +114,7 @@ class NoiseGenerator:
         if (seed is not None) != (kind == "seeded"):
             raise ValueError("a seed goes with kind='seeded' and with no other")
         self.kind, self._chunk, self.unit = kind, int(chunk), None
-        self._pid = os.getpid()
+        self._process = process_identity()
         if kind == "secure":
             from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -176,7 +178,7 @@ class NoiseGenerator:
 
     def _words(self, n):
         """Return `n` random 64-bit words in a new array."""
-        if os.getpid() != self._pid:
+        if process_identity() != self._process:
             raise RuntimeError("a noise generator cannot be used after a fork: parent and child would draw equal noise")
         if self.kind != "secure":
             return self._bits.random_raw(n)

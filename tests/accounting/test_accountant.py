@@ -315,6 +315,25 @@ def test_a_pickle_without_a_file_is_detached_and_readable(transport, tmp_path):
     assert "detached copy" in copied._repr_html_()
 
 
+def test_an_interrupt_between_an_entry_and_the_sums_loses_no_charge():
+    class Interrupted(list):
+        def extend(self, entries):
+            super().extend(entries)
+            raise KeyboardInterrupt
+
+    accountant = PrivacyAccountant(1.0)
+    accountant.charge(SMALL, "before")
+    accountant._ledger._entries = Interrupted(accountant._ledger._entries)
+    with pytest.raises(KeyboardInterrupt):
+        accountant.charge(SMALL, "interrupted")
+    accountant._ledger._entries = list(accountant._ledger._entries)
+    again = PrivacyAccountant(1.0)
+    for label in ("before", "interrupted"):
+        again.charge(SMALL, label)
+    assert accountant.charges == again.charges
+    assert accountant.remaining() == again.remaining()
+
+
 def test_books_in_memory_are_detached_beyond_a_fork(monkeypatch):
     accountant = PrivacyAccountant(1.0)
     monkeypatch.setattr(os, "getpid", lambda: -1)

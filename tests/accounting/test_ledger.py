@@ -24,6 +24,9 @@ from skdpgen.accounting import (
     poisson_gaussian_event,
 )
 from skdpgen.accounting import (
+    _ledger as ledgers,
+)
+from skdpgen.accounting import (
     _pricing as pricing,
 )
 from skdpgen.exceptions import BudgetExceededError, LedgerError
@@ -39,6 +42,29 @@ def path(tmp_path):
 def edit(path, statement):
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(statement)
+
+
+@pytest.mark.parametrize("reader", ["read_json", "link"])
+def test_the_traceback_of_an_interrupt_locks_no_file(path, monkeypatch, reader):
+    """A notebook keeps it, and with it whatever was read in the middle of the parameters, or of the records."""
+    for label in ("one", "two", "three"):
+        PrivacyAccountant(5.0, ledger=path).charge(EVENT, label)
+    accountant, kept = PrivacyAccountant(5.0, ledger=path), []
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledgers, reader, interrupt)
+        patch.setattr(ledgers, "_SECONDS", 1.0)
+        try:
+            accountant.charge(EVENT, "interrupted")
+        except KeyboardInterrupt as error:
+            kept.append(error)  # and the frames
+    assert len(kept) == 1
+    monkeypatch.setattr(ledgers, "_SECONDS", 1.0)
+    PrivacyAccountant(5.0, ledger=path).charge(EVENT, "after")
+    assert [charge.label for charge in PrivacyAccountant(ledger=path).charges] == ["one", "two", "three", "after"]
 
 
 def test_books_outlive_the_object(path):

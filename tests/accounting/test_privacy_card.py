@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import re
 import tempfile
 from pathlib import Path
 
@@ -366,3 +367,50 @@ def test_a_card_is_read_as_a_mapping():
     for absent in ("epsilon", 0):
         with pytest.raises(KeyError, match=r"has no field .*: this one has .*ledger"):
             card[absent]
+
+
+# ---- in a notebook -------------------------------------------------------------------------------
+def cells(page):
+    """Rows of the table of a page."""
+    header, *rows = (re.findall("<t[hd]>(.*?)</t[hd]>", row) for row in re.findall("(?s)<tr.*?</tr>", page))
+    return [dict(zip(header, row)) for row in rows]
+
+
+def test_a_notebook_shows_the_guarantee_the_releases_and_what_is_public():
+    card = make_card(later=True)
+    page = card._repr_html_()
+    assert "Privacy card</b> of P3GMSynthesizer" in page
+    assert "&epsilon; = 0.9996 at &delta; = 1e-05, for one row (add_or_remove_one)" in page
+    assert "<li>bounds of column age</li>" in page
+    assert "<li>classes: declared public by the caller</li>" in page
+    table = cells(page)
+    assert [row["mechanism"] for row in table] == ["gaussian", "poisson_gaussian"]
+    assert [row["count"] for row in table] == ["1", "20"]
+    shares = [float(row["share of the fit"]) for row in table]
+    assert sum(shares) == pytest.approx(1, abs=1e-3)  # the later fit is no part of it
+    assert repr(card) == "PrivacyCard(P3GMSynthesizer, epsilon=0.9996, delta=1e-05)"
+
+
+def test_a_notebook_shows_names_of_releases_and_a_unit():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    fitted = DPPCA(1, epsilon=1e3, centering="two_round", bounds=(-3, 3), l2_bound=1.0).fit(X)
+    (charge,) = fitted.card_.charges
+    names = [row["release"] for row in cells(fitted.card_._repr_html_())]
+    assert names == charge.label.split(": ")[1].split(", ")
+    unit = BoundedUnit("patient", 4)
+    card = PrivacyCard({**json.loads(make_card().to_json()), "unit": str(unit)})
+    assert "for all rows of one patient, at most 4 of them used" in card._repr_html_()
+
+
+def test_a_notebook_says_that_a_card_is_not_private_and_what_a_large_epsilon_means():
+    content = json.loads(make_card().to_json())
+    assert "<b>not private</b>" in PrivacyCard({**content, "private": False})._repr_html_()
+    assert "NOT PRIVATE" in PrivacyCard({**content, "private": False})._repr_html_()
+    assert "protects hardly anybody" in make_card(epsilon=20.0)._repr_html_()
+
+
+def test_a_notebook_shows_the_beginning_of_a_long_list_of_public_facts():
+    page = make_card().with_assumptions(*(f"fact {k}" for k in range(500)))._repr_html_()
+    assert "fact 10" in page
+    assert "fact 400" not in page
+    assert "more, which the card lists" in page

@@ -181,7 +181,7 @@ def test_a_training_of_which_nothing_could_be_said_is_refused(plan, options, mes
         audit_training(plan, **options)
 
 
-def test_one_training_shows_a_bar_of_its_steps_where_asked_for(monkeypatch):
+def test_one_training_shows_a_bar_of_its_steps_where_somebody_watches(monkeypatch):
     seen = []
 
     class Bar:
@@ -197,11 +197,12 @@ def test_one_training_shows_a_bar_of_its_steps_where_asked_for(monkeypatch):
         def update(self):
             seen.append("step")
 
-    monkeypatch.setattr("skdpgen.audit._audit.tqdm", Bar)
+    monkeypatch.setattr("skdpgen.audit._audit.progress_bar", Bar)
+    monkeypatch.setattr("skdpgen.audit._audit.shows_bars", lambda progress: progress == "auto")
     plan = DPSGDPlan(0.5, 3, 1.0, noise_multiplier=1.0, expected_batch_size=20)
     audit_training(plan, canaries=40, guesses=4, progress=True)
     assert seen[0]["total"] == 3
-    assert seen[0]["disable"] is None  # where stderr is no terminal
+    assert seen[0]["shown"] is True
     assert seen[1:] == ["step"] * 3
     audit_training(plan, canaries=40, guesses=4)
-    assert seen[4]["disable"] is True
+    assert seen[4]["shown"] is False

@@ -114,7 +114,7 @@ def _n_learned(synth, name):
         ({"hierarchy": (0, 2)}, "at least 1 character"),
         ({"hierarchy": (2, 2)}, r"must increase; got \(2, 2\)"),
         ({"hierarchy": [3, 1]}, r"must increase; got \(3, 1\)"),
-        ({"hierarchy": (1, True)}, "one group at least"),
+        ({"hierarchy": (1, True)}, "tuple with True"),
         ({"hierarchy": [1, 2.5]}, "got list"),
         ({"hierarchy": {"x": {"y": ["a"]}, "z": {}}}, "'z' must be a sequence"),
         ({"hierarchy": {"x": {"y": "a", "z": ["b"]}}}, "'y' must be a sequence"),
@@ -424,6 +424,22 @@ def test_declared_groups_carry_what_codes_have_in_common():
 def test_a_group_is_a_sequence_whose_order_is_known(members):
     with pytest.raises(SchemaError, match="the group 'x' must be a sequence of categories"):
         Categorical("c", hierarchy={"x": members, "y": ["c"]})
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        ((1, True), "tuple with True"),
+        ([1, "a"], "list with 'a'"),
+        ([2, 3.5], "list with 3.5"),
+        (True, "bool"),
+        (1.5, "float"),
+        ([], "list"),
+    ],
+)
+def test_what_is_no_number_of_characters_is_named(given, got):
+    with pytest.raises(SchemaError, match=f"a number of first characters, or a list of such numbers; got {got}$"):
+        Categorical("code", hierarchy=given)
 
 
 def test_a_hierarchy_of_too_many_levels_is_refused():

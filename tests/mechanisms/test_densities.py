@@ -71,6 +71,27 @@ def test_noise_alone_seldom_makes_a_range(rng):
     assert sum(one is not None for one in found) < 30
 
 
+@pytest.mark.parametrize(
+    ("heights", "alike", "in_a_table"),
+    [
+        ([4.2], False, False),  # noise makes such a cell in one of thousands of columns
+        ([3.3, 3.3], False, True),  # and hardly ever two of them
+        ([6.0], True, True),
+    ],
+)
+def test_a_cell_far_from_all_columns_needs_more_than_one_near_them(heights, alike, in_a_table):
+    zero = N_OCTAVE_CELLS // 2
+    far, near = np.zeros((2, 1, N_OCTAVE_CELLS))
+    far[0, zero + 45 : zero + 45 + len(heights)] = heights
+    near[0, zero + 4 : zero + 4 + len(heights)] = heights
+    common = (zero, zero + 5)
+    assert octave_ranges(far, 1.0, 30)[0] is not None
+    assert (octave_ranges(far, 1.0, 30, common)[0] is not None) == alike
+    assert (octave_ranges(far, 1.0, 30, common, alike=False)[0] is not None) == in_a_table
+    for columns in (True, False):
+        assert octave_ranges(near, 1.0, 30, common, alike=columns) == octave_ranges(near, 1.0, 30)
+
+
 def test_columns_are_judged_each_by_itself(rng):
     noisy = rng.normal(20.0, 10.0, (70, 40))
     width = rng.random(40)

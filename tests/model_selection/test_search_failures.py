@@ -135,8 +135,9 @@ def no_warning_of_a_score_of_private_rows_is_shown():
 
 
 @pytest.mark.parametrize("progress", [True, "auto"])
-def test_no_bar_shows_how_many_runs_a_search_makes(progress, capsys):
+def test_no_bar_shows_how_many_runs_a_search_makes(progress, capsys, monkeypatch):
     """Of a random number of runs nothing but the best may leave."""
+    monkeypatch.setattr("skdpgen.utils.progress._DELAY", 0)
     estimator = DPMERFSynthesizer(steps=2, n_frequencies=10, bounds=(-4, 4), progress=progress)
     with seeded_noise(0, quiet=True):
         clone(estimator).fit(X)
@@ -178,11 +179,31 @@ def test_a_scorer_that_raises_on_a_private_row_ends_no_search():
         assert search.best_score_ == pytest.approx(0.5, abs=0.1)
 
 
-@pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
-def test_a_search_of_a_handful_of_rows_does_not_fail(neighboring):
+def test_a_search_of_a_handful_of_rows_does_not_fail():
+    """Where their number is public, it is public too whether all of them may be held out."""
     for seed in range(12):
         with seeded_noise(seed, quiet=True):
-            _search(neighboring=neighboring, cv=2).fit(X[:1]).card_.verify()
+            _search(neighboring="replace_one", cv=2).fit(X[:1]).card_.verify()
+
+
+def rows_that_may_all_be_held_out_are_refused_unpaid():
+    """A run without rows has a public model, and with one more row a model of that row: no noise hides which."""
+    for cv, delta, least in ((2, 1e-5, 37), (None, 1e-5, 16), (5, 1e-9, 22), (10_000, 1e-5, 3)):
+        accountant = PrivacyAccountant(3.0, delta)
+        search = _search(cv=cv, accountant=accountant)
+        assert (cv or 5) ** -least <= 1e-6 * delta < (cv or 5) ** -(least - 1)
+        few = rf"all of fewer than {least} \(here n_samples = {least - 1}\).*nothing was charged"
+        with pytest.raises(InvalidInputError, match=few):
+            search.fit(X[: least - 1])
+        assert not accountant.charges
+        with seeded_noise(0, quiet=True):
+            search.fit(X[:least]).card_.verify()
+    units = _search(DPPCA(bounds=(-4, 4), unit="pid", max_rows_per_unit=20))
+    with pytest.raises(InvalidInputError, match=r"holds units out .* fewer than 16 \(here n_units = 15\)"):
+        units.fit(X, groups=np.arange(300) // 20)  # 15 units of 20 rows
+    nothing_held_out = _search(public_data=X[:20], score_bounds=None)
+    for search in (nothing_held_out, _search(epsilon=np.inf)):
+        search.fit(X[:3]).card_.verify()
 
 
 def test_a_public_model_is_there_under_either_relation():
@@ -244,6 +265,7 @@ CLAIMS = [
     Claim(no_cell_is_in_the_words_of_a_failed_run),
     Claim(no_warning_of_a_score_of_private_rows_is_shown),
     Claim(a_fold_that_would_be_too_small_is_refused_unpaid),
+    Claim(rows_that_may_all_be_held_out_are_refused_unpaid),
 ]
 S = PrivateSearchCV
 OWN = "type($error) in (InvalidInputError, SchemaError)"
@@ -269,7 +291,9 @@ MUTANTS = [
         CLAIMS[2:3],
         (S._run, ("warnings.simplefilter('ignore')", "warnings.simplefilter('default')")),
     ),
-    ("all rows are taken for a fold", CLAIMS[3:], (S._smallest_fold, ("max(1, $rest)", "max($1, $rest)"))),
+    ("all rows are taken for a fold", CLAIMS[3:4], (S._smallest_fold, ("max(1, $rest)", "max($1, $rest)"))),
+    ("however few rows are split", CLAIMS[4:], (S._check_folds, ("$n_units < $least", "False"))),
+    ("rows are split by the default of cv", CLAIMS[4:], (S._check_folds, ("self.cv or FOLDS", "FOLDS"))),
 ]
 
 

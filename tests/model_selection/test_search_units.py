@@ -289,9 +289,13 @@ def test_weights_of_a_unit_sum_to_at_most_one_whatever_their_number():
 
 # ---- neighbours that differ in a person ------------------------------------------------------------------------
 def _people():
-    """Two sets of visits, and those of another person; all units appear in the first half (see `_check`)."""
+    """Two sets of visits, and those of another person; all units appear in the first half (see `_check`).
+
+    The sets have enough persons for two folds, in about the same number: the draw of the person who joins follows from
+    it, and puts the person into one fold of both.
+    """
     rng, sets = np.random.default_rng(0), []
-    many, few = np.append(rng.permutation(40), rng.integers(0, 40, 50)), 100 + np.tile(np.arange(20), 3)
+    many, few = np.append(rng.permutation(40), rng.integers(0, 40, 50)), 100 + np.tile(np.arange(39), 2)
     for ids, shift in ((many, 0.0), (few, -40.0), (np.full(5, 999), 1e3)):
         a = rng.normal(size=len(ids)) + shift
         sets.append(pd.DataFrame({"pid": ids, "a": a, "b": a**2, "d": 1.0 - a}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 
 import joblib
 import numpy as np
@@ -292,12 +291,12 @@ def test_an_empty_subset_is_given_no_record_of_another():
     assert labels.sum((1, 2)).tolist() == [5.0, 0.0, 5.0, 0.0]
 
 
-def test_a_bar_counts_the_chunks_on_a_terminal(capsys, monkeypatch):
+def test_a_bar_counts_the_chunks(capsys, monkeypatch):
     _pretrained(chunk=2)
     assert capsys.readouterr() == ("", "")
     x, codes, subsets = _data()
     rows = SubsetRows(x, codes, N_CLASSES, subsets, 5)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("skdpgen.utils.progress._DELAY", 0)
     pretrain_encoders(*_nets(), rows, BERNOULLI, _training(), chunk=2, progress=True)
     told = capsys.readouterr()
     assert told.out == ""

@@ -510,7 +510,10 @@ def test_every_gradient_step_brings_images_nearer_to_their_features(rng):
 
 
 @pytest.mark.parametrize(("progress", "rows", "shown"), [(True, 1000, True), (True, 900, False), (False, 1000, False)])
-def test_sampling_many_images_shows_a_bar_where_bars_are_wanted(digits, few, capsys, progress, rows, shown):
+def test_sampling_many_images_shows_a_bar_where_bars_are_wanted(
+    digits, few, capsys, monkeypatch, progress, rows, shown
+):
+    monkeypatch.setattr("skdpgen.utils.progress._DELAY", 0)
     with seeded_noise(1, quiet=True):
         synth = make_flat(P3GMSynthesizer, 5.0, decoder="features", **{**DIGITS, "progress": progress}).fit(*digits)
     capsys.readouterr()

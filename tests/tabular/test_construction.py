@@ -303,8 +303,12 @@ def test_what_can_be_constructed_is_and_the_rest_is_drawn_again():
     assert left("came <= left", fixed=("left", "came")) == (0, ("came <= left",))
     assert left("total == x + y", "x == total - y") == (1, ("x == total - y",))  # no circles
     assert left("(town, state) in [('Troy', 'NY')]", fixed=("town",)) == (0, ("(town, state) in [('Troy', 'NY')]",))
-    with pytest.raises(SchemaError, match="target"):
+    with pytest.raises(SchemaError, match="names 'town', a target, of which no combinations are learned: leave"):
         left("combinations(state, town)", fixed=("town",))
+    with pytest.raises(SchemaError, match=r"names 'town', which 'combinations\(state, town\)' constructs, too"):
+        left("combinations(state, town)", "determines(town, back)")
+    with pytest.raises(SchemaError, match="some columns that are constant within a unit beside others"):
+        Construction.of(SCHEMA.constrain("combinations(state, town)"), constant=("town",))
 
 
 def test_a_difference_keeps_the_bounds_that_are_declared():
@@ -484,7 +488,10 @@ def test_narrow_dtypes_and_coarse_decimals_keep_their_order():
         ("if dead:\n  back == 'NO'\n  weeks is None", "if CONDITION"),
         ("low <= mid <= low - 1", "no range"),
         ("stay >= 40 + stay", None),
-        ("import os", "cannot be read"),
+        ("import os", "cannot be read: write a comparison, such as"),
+        ("total = a + b", "with == for equal"),
+        ("gone home <= back", "stands in `backticks`"),
+        ("if dead then back == 'NO'", "write a condition as in \"if age < 16: status == 'child'\""),
         ("if dead: import os", "if CONDITION"),
         ("if (" + "(" * 4000 + "dead" + ")" * 4000 + "): back == 'NO'", "cannot be read"),
         ("combinations(" + "state, " * 3000 + ")", "at most 10,000"),
@@ -731,12 +738,32 @@ def test_a_ratio_of_a_denominator_of_zero_is_missing_or_drawn_again(missing, dty
         assert check.holds(rows).all()
     else:
         assert check.holds(rows).tolist() == (~undefined).tolist()
+    assert check.advice(rows) is None
+    nothing_else = rows[undefined] if not missing else rows
+    if not missing:  # what keeps the constraint from ever holding, where no other rows are drawn
+        assert "'rate' has no value where its denominator is 0" in check.advice(nothing_else)
+        assert "missing=True of 'rate', or bounds of 'people' that leave out 0" in check.advice(nothing_else)
     # rows of the table whose ratio is not defined violate the constraint, unless it is missing
     private = pd.DataFrame({"cases": [0, 1], "people": [0, 0], "rate": pd.array([0, 1], dtype=dtype)})
     assert construction.steps[0].violated(private, construction.table).all()
     if missing:
         nothing = private.assign(rate=pd.array([None, None], dtype=dtype))
         assert not construction.steps[0].violated(nothing, construction.table).any()
+
+
+def test_the_model_sees_no_missing_ratios_that_follow_from_a_denominator_of_zero():
+    """Else noise on their share would make other ratios missing."""
+    schema = Schema(
+        [Numeric("cases", (0, 9), missing=True), Numeric("people", (0, 9)), Numeric("rate", (0, 9), missing=True)]
+    )
+    frame = pd.DataFrame(
+        {"cases": [1, 2, 3, None, 4], "people": [2, 0, 3, 0, 8], "rate": [0.5, None, None, None, None]}
+    )
+    construction, _, complete, released = constructed("rate == cases / people", frame=frame, schema=schema)
+    seen = construction.encode(frame)
+    assert seen["rate"].tolist() == [True, True, False, False, False]
+    rows = construction.decode(seen, complete, released, np.random.default_rng(0))
+    assert rows["rate"].isna().tolist() == frame["rate"].isna().tolist()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "Int64"])

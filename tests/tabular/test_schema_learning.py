@@ -195,6 +195,28 @@ def test_learned_bounds_hold_every_octave():
             assert high <= 2 * abs(value) + 1 if value > 0 else low >= -2 * abs(value) - 1
 
 
+def test_a_table_with_few_rows_has_no_column_of_absurd_bounds():
+    """One cell that is far from all numbers passes for a likely one: bounds of 10^12 for numbers below 100."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"x{k}": np.round(rng.gamma(4.0, 8.0, 300), 1) for k in range(40)})
+    frame["large"] = np.round(rng.lognormal(18, 0.5, 300), 1)  # of another unit
+    histogram = schema_histogram(frame, Schema.from_kinds(frame))
+    sd = 20.0
+    noisy = histogram.bounded_sum.value.astype(float)
+    size = histogram.sizes[0]
+    weight = schema_cells.column_weights(histogram.schema["x0"])[0]
+    noisy[:size] = 0.0  # the noise hides the first column,
+    noisy[N_OCTAVE_CELLS // 2 + 45] = 4.25 * sd / weight  # and makes a number of it
+    with pytest.warns(UtilityWarning, match="bounds or categories of 'x0'"):
+        learned = schema_from_histogram(noisy, histogram, sd, 1e-6)
+    assert learned["x0"].bounds == learning.DEFAULT_BOUNDS["numeric"]
+    assert 40 < learned["x1"].bounds[1] < 300
+    assert learned["large"].bounds[1] > frame["large"].quantile(0.9)
+    noisy[size:] = 0.0  # where the noise hides all columns, no number is near the others
+    with pytest.warns(UtilityWarning, match="bounds or categories of 'x0', 'x1'"):
+        assert schema_from_histogram(noisy, histogram, sd, 1e-6)["x0"].bounds == learning.DEFAULT_BOUNDS["numeric"]
+
+
 def test_learned_bounds_fit_the_dtype():
     frame = pd.DataFrame({"x": np.full(500, 200, dtype=np.uint8), "y": np.full(500, -128, dtype=np.int8)})
     schema = learn(frame, Schema.from_kinds(frame), 3.0)
