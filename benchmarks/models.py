@@ -96,7 +96,7 @@ MODELS = {
     for model in (
         Model("P3GM(net)", "P3GMSynthesizer", {"decoder": "net"}, trains=True),
         Model("P3GM(released)", "P3GMSynthesizer", {"decoder": "released"}),
-        Model("P3GM(target)", "P3GMSynthesizer", {"budget_split": {"target": 0.05}}),
+        Model("P3GM(tables)", "P3GMSynthesizer", {"budget_split": {"target": 0}}),
         Model("P3GM(features)", "P3GMSynthesizer", {"decoder": "features"}),
         Model("P3GM(AE)", "P3GMSynthesizer", {"decoder": "net"}, trains=True, training={"net": autoencoder}),
         Model("P3GM(paper)", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, trains=True),

@@ -21,9 +21,9 @@ from .utils.validation import (
     python_value,
 )
 
-# Shares of the whole budget where `budget_split` does not say otherwise: of each kind of fact that is learned, and of
-# the clusters of DP-GM, and of the model of the target, which is made where its share is given.
-_SHARES = {"bounds": 0.05, "clusters": 0.1, "target": 0.0}
+# Shares of the whole budget where `budget_split` does not say otherwise: of each kind of fact that is learned, of the
+# clusters of DP-GM, and of the model of the target.
+_SHARES = {"bounds": 0.05, "clusters": 0.1, "target": 0.1}
 _SHARE = Interval(Real, 1e-6, 1, closed="left")
 # Labels of releases in a ledger: of facts that are learned, of moments, and of what else makes a model.
 _LEARNED = ("schema", "categories", "ranges", "bins", "levels", "classes", "l2_bound", "unit_rows", "row_count")
@@ -527,9 +527,12 @@ def check_split(split, names):
             + _holder_in_words(unknown[0], names)
         )
     for name in _SHARES.keys() & split.keys():
-        if not _SHARE.is_satisfied_by(split[name]):
+        none = name == "target" and isinstance(split[name], Real) and split[name] == 0
+        if not none and not _SHARE.is_satisfied_by(split[name]):
             raise InvalidParameterError(
-                f"budget_split[{name!r}] must be a share of the budget, from 1e-6 to below 1; got {split[name]!r}"
+                f"budget_split[{name!r}] must be a share of the budget, from 1e-6 to below 1"
+                + (", or 0 for no model of the target" if name == "target" else "")
+                + f"; got {split[name]!r}"
             )
 
 

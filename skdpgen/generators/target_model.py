@@ -97,8 +97,10 @@ class ColumnCells:
     @classmethod
     def of_rows(cls, values, is_number, n_levels):
         """Cells of about equal numbers of synthetic rows; frequent values and categories have separate ones."""
-        width = max(len(is_number), 1)
-        bins, most = (int(np.clip(_MOST_CELLS // width, 2, n)) for n in (_MOST_BINS, _MOST_LEVELS))
+        wanted = np.where(is_number, _MOST_BINS, np.minimum(n_levels, _MOST_LEVELS))
+        # as many as there is room for, the same number where columns want more
+        room = next((m for m in range(_MOST_LEVELS, 2, -1) if np.minimum(wanted, m).sum() <= _MOST_CELLS), 2)
+        bins, most = min(room, _MOST_BINS), room
         edges, levels = [], []
         for value, number, size in zip(values.T, is_number, n_levels):
             edges.append(_edges(value[~np.isnan(value)], bins) if number else None)

@@ -62,10 +62,10 @@ class MomentSynthesizer(BaseMomentSynthesizer):
     budget_split : dict or None, default=None
         Shares of the budget. "bounds", .05 by default, is the share of each kind of fact that is learned (schema, bins
         of numeric columns; bounds, classes). The row norm costs half of it, and the number of rows of a table without
-        numbers a fifth. "target" is the share of a model of the target, for DataFrames with a categorical target and
-        without `unit`. This model is fitted to synthetic rows, corrected by one private gradient, and decides the class
-        of each sampled row. Where the noise would hide the gradient (with .05 at epsilon 1 below about 2,100 rows), the
-        share is spent on the moments. By default there is no such model.
+        numbers a fifth. "target", .1 by default, is the share of a model of the target, for DataFrames with a
+        categorical target and without `unit`. This model is fitted to synthetic rows, corrected by one private
+        gradient, and decides the class of each sampled row. 0 is no such model. Where the noise would hide the gradient
+        (at epsilon 1 below about 1,500 rows), the share is spent on the moments.
     on_invalid : {"clip", "raise"}, default="clip"
         What to do with values outside declared bounds and with rows that violate a constraint. "clip": the values are
         clipped, and so are rows that violate a constraint by construction; "raise": the fit refuses them, before the
@@ -128,7 +128,7 @@ class MomentSynthesizer(BaseMomentSynthesizer):
       low, sub-clusters of the classes;
     - interactions of all triples, for tables of 3 to 24 columns beside the target;
     - with `unit`, tables of the units, their `columns` and their number of rows; and the `shared` columns;
-    - with "target" in `budget_split`, the clipped gradient.
+    - with a model of the target (see `budget_split`), the clipped gradient.
 
     The squared sensitivity of all tables of a DataFrame is the (weighted) number of tables in one class, because a row
     has one level in each column and is in one class. So more classes or levels do not increase the cost.

@@ -38,9 +38,12 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
 
     def _plan(self, rows, model, accountant, *, split=None):
         """The settings with what is released of units of several rows, and the calibrated plan; see `plan_moments`."""
-        model = replace(model, units=unit_settings(self, rows, model), target_share=self._share("target"))
-        if model.target_share:
-            _check_target(rows, model)
+        target_share = self._share("target")
+        if missing := target_share and _missing_for_target(rows, model):
+            if "target" in (self.budget_split or {}):
+                raise InvalidInputError(f'budget_split gives a share to the "target", whose model needs {missing}')
+            target_share = 0.0
+        model = replace(model, units=unit_settings(self, rows, model), target_share=target_share)
 
         def calibrate(phases):
             return self._calibrate_phases(accountant, rows, phases)
@@ -127,14 +130,12 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         return each_in_usual_numerics(self._unit_chunks(units, random_state, self._rows_at_once))
 
 
-def _check_target(rows, model):
-    """Refuse a share of the budget for a model of the target where there can be none; before the charge."""
-    missing = None
+def _missing_for_target(rows, model):
+    """What a fit lacks for a model of the target, in words; None where it has all. It follows from public facts."""
     if not isinstance(rows, FrameRows) or rows.target is None:
-        missing = "a DataFrame with a categorical target"
-    elif not model.moments_alone:
-        missing = 'decoder="released" and no mixture'
-    elif rows.unit is not None:
-        missing = "rows as the unit of privacy: leave out unit="
-    if missing is not None:
-        raise InvalidInputError(f'budget_split gives a share to the "target", whose model needs {missing}')
+        return "a DataFrame with a categorical target"
+    if not model.moments_alone:
+        return 'decoder="released" and no mixture'
+    if rows.unit is not None:
+        return "rows as the unit of privacy: leave out unit="
+    return None

@@ -192,7 +192,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
       columns;
     - with "mixture", each step of DP-EM; with "net", each of the `steps`, which are Poisson-sampled;
     - with "features", and with "net" for the same images, the moments of wavelet features;
-    - with "target" in `budget_split`, the clipped gradient.
+    - with a model of the target (see `budget_split`), the clipped gradient.
 
     `sample` draws categories and bins from the distribution of the decoder. It never takes the most probable one.
 

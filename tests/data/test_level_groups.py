@@ -166,7 +166,7 @@ def fitted():
 
 def test_a_model_of_groups_keeps_what_rare_levels_have_in_common(fitted):
     """Each of 600 codes has 33 rows."""
-    assert fitted.card_.charges[0].label == "MomentSynthesizer: bins, levels, moments"
+    assert fitted.card_.charges[0].label == "MomentSynthesizer: bins, levels, moments, target"
     rows = fitted.sample(20_000)
     assert rows["code"].nunique() > 500
     thirds = rows["code"].dropna().loc[lambda codes: codes != "another"].str[1:].astype(int) % 3 == 0

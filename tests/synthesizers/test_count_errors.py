@@ -187,7 +187,7 @@ def test_a_plan_says_what_it_assumes_and_no_epsilon_that_is_not_reached():
     assert "inf" not in text
     declared = BudgetPlan.of(MomentSynthesizer(target="y", schema=schema).plan(frame), 100)
     assert declared.assumptions[0] == "100 rows"
-    assert [text.partition(" ")[0] for text in declared.assumptions[1:]] == ["triples"]
+    assert [text.partition(" released")[0] for text in declared.assumptions[1:]] == ["triples, target"]
     assert "at 1e-08" in str(declared)
     assert "no epsilon" not in str(declared)
     plain = json.loads(json.dumps(open_.to_dict()))

@@ -76,7 +76,7 @@ def test_one_more_event_at_the_same_budget(make, chunked):
     assert seen[-1][0] % len(step.classes) == 0
     # the noise of the last release, relative to the sensitivity of a row, which is 1
     assert np.unique(seen[-1][1]) == pytest.approx(plan.noise_multipliers["target"])
-    plain = make(1.0, schema=SCHEMA, target="state").plan(frame)
+    plain = make(1.0, schema=SCHEMA, target="state", budget_split={"target": 0}).plan(frame)
     assert "target" not in plain.noise_multipliers
     assert plain.noise_multipliers["moments"] < plan.noise_multipliers["moments"]
 
@@ -84,7 +84,9 @@ def test_one_more_event_at_the_same_budget(make, chunked):
 def test_rows_show_what_bins_of_tables_do_not(fitted):
     real = _frame(100_000, seed=9)
     rows = fitted.sample(100_000, random_state=0)
-    plain = MomentSynthesizer(3.0, schema=SCHEMA, target="state", random_state=0).fit(_frame(20_000))
+    plain = MomentSynthesizer(3.0, schema=SCHEMA, target="state", random_state=0, budget_split={"target": 0})
+    plain.fit(_frame(20_000))
+    assert plain.model_.target_model is None
     without = plain.sample(100_000, random_state=0)
     found, missed, true = (_share_of(r, "poor", _narrow(r)) for r in (rows, without, real))
     assert abs(found - true) < 0.5 * abs(missed - true)
@@ -251,6 +253,31 @@ def test_many_rows_of_a_rare_class_may_need_many_more_rows(fitted, monkeypatch):
     assert (rows["state"] == "poor").all()
 
 
+def test_a_tenth_of_the_budget_is_the_default_where_there_can_be_such_a_model():
+    frame = _frame(300)
+    X, y = np.random.default_rng(0).random((100, 3)), np.arange(100) % 2
+    several = [MomentSynthesizer(target=["job", "state"]), MomentSynthesizer(), P3GMSynthesizer(target="state")]
+    for synth, data in zip(several, [(frame,), (frame.drop(columns="state"), frame["state"]), (frame,)]):
+        phases = {phase.label: phase.share for phase in synth.plan(*data).phases}
+        assert phases["target"] == 0.1
+        synth.set_params(budget_split={"bounds": 0.02})
+        assert synth.plan(*data).phases[-1].label == "target"
+        with_none = synth.set_params(budget_split={"target": 0}).plan(*data).phases
+        assert "target" not in [phase.label for phase in with_none]
+        assert sum(phase.share for phase in with_none) == pytest.approx(1)
+    for synth, data in (
+        (MomentSynthesizer(bounds=(0, 1)), (X, y)),
+        (MomentSynthesizer(), (frame,)),
+        (MomentSynthesizer(target="age", target_type="numeric"), (frame,)),
+        (P3GMSynthesizer(target="state", decoder="net", training=DPSGD(steps=2)), (frame,)),
+        (MomentSynthesizer(target="state", unit="age", max_rows_per_unit=1), (frame,)),
+    ):
+        plans = [synth.set_params(budget_split=split).plan(*data) for split in (None, {"target": 0})]
+        for plan in plans:
+            assert "target" not in [phase.label for phase in plan.phases]
+        assert plans[0].noise_multipliers == plans[1].noise_multipliers
+
+
 def test_shares_that_no_model_has_are_refused_before_the_charge():
     frame = _frame(300)
     X = np.random.default_rng(0).random((100, 3))
@@ -263,7 +290,7 @@ def test_shares_that_no_model_has_are_refused_before_the_charge():
         (MomentSynthesizer(target="state", unit="age", max_rows_per_unit=1), (frame,), "rows as the unit"),
     ):
         assert_refused_before_the_charge(synth.set_params(budget_split=SHARE), match, *data)
-    for share in (0, 1.0, -0.1, np.nan, "half"):
+    for share in (1e-9, 1.0, -0.1, np.nan, "half"):
         synth = MomentSynthesizer(target="state", budget_split={"target": share})
         assert_refused_before_the_charge(synth, "budget_split", frame)
     synth = MomentSynthesizer(target="state", schema=SCHEMA, budget_split={"target": 0.97})
