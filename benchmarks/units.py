@@ -104,7 +104,9 @@ def units_benchmark(
             ids = give_units(train, SIZES[distribution], seed) if of_units else None
             cases = [(w, most) for w in weightings for most in k] if of_units else [("", "")]
             for weighting, most in cases:
-                unit = {"unit": PrivacyUnit("pid", most, weighting=weighting)} if of_units else {}
+                # fits by units have no model of the target, so the reference has none either
+                reference = {"budget_split": {"target": 0}}
+                unit = {"unit": PrivacyUnit("pid", most, weighting=weighting)} if of_units else reference
                 for name in models:
                     public = {"target": bunch.target, "schema": bunch.schema, **unit}
                     model = find_model(name).make("adult", epsilon=epsilon, delta=delta, device="cpu", **public)

@@ -46,12 +46,24 @@ def run(path, *, write=True):
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(notebook, timeout=_SECONDS, resources={"metadata": {"path": folder}})
         client.execute()
-    for cell in notebook.cells:  # the times of this run would differ in every run
+    for cell in notebook.cells:  # the times and the progress bars of this run would differ in every run
         cell.metadata = {}
+        if cell.cell_type == "code":
+            cell.outputs = list(_without_bars(cell.outputs))
     for key in set(notebook.metadata) - {"kernelspec"}:
         del notebook.metadata[key]
     if write:
         nbformat.write(notebook, path)
+
+
+def _without_bars(outputs):
+    """Yield outputs without the lines of progress bars, which begin with a carriage return."""
+    for output in outputs:
+        if output.output_type == "stream" and output.name == "stderr":
+            output.text = re.sub(r"\r[^\n]*", "", output.text)
+            if not output.text.strip():
+                continue
+        yield output
 
 
 def page(path, pictures):
