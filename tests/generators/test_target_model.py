@@ -182,6 +182,17 @@ def test_cells_follow_the_rows():
     assert rare.levels[0].tolist() == [0, 1, 1, 1]
 
 
+def test_columns_of_few_categories_leave_their_cells_to_others(rng):
+    few = np.array([120, 2, 3, 2, 2, 2])
+    values = rng.integers(0, few, (20_000, 6)).astype(float)
+    assert ColumnCells.of_rows(values, few == 0, few).sizes.tolist() == few.tolist()
+    many = np.full(40, 60)
+    sizes = ColumnCells.of_rows(rng.integers(0, many, (20_000, 40)).astype(float), many == 0, many).sizes
+    assert sizes.tolist() == [12] * 40  # 512 cells, the same number of each column
+    numbers = ColumnCells.of_rows(rng.normal(size=(20_000, 3)), np.ones(3, dtype=bool), np.zeros(3, dtype=int)).sizes
+    assert numbers.tolist() == [33] * 3  # 32, and one of missing values
+
+
 def test_pairs_and_triples_of_columns_that_decide_the_class_are_found():
     rng = np.random.default_rng(0)
     flags = rng.integers(0, 2, (20_000, 8))
