@@ -21,15 +21,15 @@ _MOST_BYTES = 2 << 30
 _COPIES_OF_ALL, _COPIES_OF_CLASSES = 8.0, 3.5
 # Noise of a one-way count over the rows of an average level of a class; above it, scores replace tables.
 _ROUGH = 0.3
-# Smallest visible correlation from which two-way tables are drawn towards independence, and from which there are none
+# Smallest visible correlation from which the noise hides much of the two-way tables, and from which there are none
 # (2,000 rows of Adult have .6 at epsilon 1, 1,000 rows 1.2: there a model without them is better by .03 AUROC).
 SEEN, _LEAST_SEEN = 0.4, 0.8
 # Columns above which scores show more than tables that the noise nearly hides, and of numbers alone, which depend on
 # one another more. Of fewer columns, one-way tables of the most bins are nearer to the rows (Adult, 1,000 rows, epsilon
 # 1: two-way TVD .20, by scores .40).
 _MANY_COLUMNS, _MANY_NUMBERS = 40, 20
-# Share of the noise of interactions that counts when the budget is divided: a fit averages over them, and all the more
-# where they are drawn towards independence.
+# Share of the noise of interactions that counts when the budget is divided: a fit averages over them, and draws them
+# towards independence, all the more where the noise hides much of them.
 _KEPT, _KEPT_SHRUNK = 0.1, 0.02
 # Columns with a middle up to which the products of sides are measured: the two-way tables that follow take memory.
 _MOST_DIVIDED = 200
@@ -89,10 +89,8 @@ def plan_bins(size, *, weakest=0.25, least=4):
 
     A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
     class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise * sqrt(number of pairs). k is the
-    largest number at which rho = `weakest` still exceeds the noise. Where only larger correlations do, from .4 on,
-    two-way tables are drawn towards independence by their noise (see `fit_tables`). Where even fewer of them would
-    show anything, they are not released. If all columns have a middle, they are not released from .4 on: the products
-    of sides show more.
+    largest number at which rho = `weakest` still exceeds the noise. Where it exceeds most correlations, two-way tables
+    are not released. If all columns have a middle, they are not released from .4 on: the products of sides show more.
 
     Parameters
     ----------

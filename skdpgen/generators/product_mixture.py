@@ -8,7 +8,8 @@ nothing. The fit starts several times; each restart has its own points and decod
 Fitting is post-processing. The latent space is that of the DP-PCA of the one-hot table, and the points of a class start
 as draws of its Gaussian there. Points and decoder then minimise the squared error of the released tables, weighted by
 the known noise. What a fit makes of the noise depends on where it starts; what it makes of the rows does not. The mean
-of several restarts is therefore nearer to the rows than any one of them.
+of several restarts is therefore nearer to the rows than any one of them. Their mixture then goes on to the tables that
+can be trusted (see `trusted_tables`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from ..mechanisms._selection import occupied_cells
 from .sides import pairs_from_sides
+from .trusted_tables import SplitTables
 
 # Bias of a level that is never drawn: its softmax, and so its gradient, is exactly 0.
 _ABSENT = -1e4
@@ -31,8 +33,9 @@ _SMALLEST_PROBABILITY = 1e-4
 _MOST_POINTS, _ALL_POINTS, _FEWEST_POINTS = 300, 2400, 50
 # Log odds between the halves of a column of a triple, and their mean, a unit of latent space apart, at the start.
 _SPREAD = 2.0
-# Step size of Adam; it falls to 3/10 after half of the steps and to 1/10 after four fifths.
-_LEARNING_RATE = 0.08
+# Step sizes of Adam, for the tables with noise and for the trusted ones; each falls to 3/10 after half of the steps and
+# to 1/10 after four fifths. Steps to the trusted tables, over those to the tables with noise.
+_LEARNING_RATE, _LAST_RATE, _LAST_STEPS = 0.08, 0.05, 2 / 3
 # Multiplications of a fit in its larger products, about ten seconds; and the fewest steps, whatever they take.
 _MOST_PRODUCTS, _FEWEST_STEPS = 2e11, 60
 # Chance that the noise makes any of the optional levels look present when all of them are empty.
@@ -179,7 +182,7 @@ class TableModel(ProductMixture):
 # ---- the fit -------------------------------------------------------------------------------------------------------
 def fit_tables(
     released, noise_sd, contrasts, rng, *, optional=None, n_components=30, n_restarts=5, n_iter=300, progress=None,
-    triples=None, shrink=False, sides=None,
+    triples=None, sides=None,
 ):  # fmt: skip
     """Fit prior and decoder to released one-way and two-way tables, and interactions: post-processing.
 
@@ -203,9 +206,8 @@ def fit_tables(
     triples : ReleasedTriples, default=None
         Interactions of three columns. Those that a fit to the tables alone misses by more than the noise take part in
         the fit.
-    shrink : bool, default=False
-        Whether two-way tables are drawn towards independence first: for those that the noise nearly hides. Where it
-        does not, the restarts tell noise from rows better (40,000 rows of Adult: mean TVD .018 without, .020 with it).
+    sides : array of int of shape (n_columns_encoded,), default=None
+        See `residual_plan`.
 
     Returns
     -------
@@ -213,71 +215,81 @@ def fit_tables(
     """
     n_levels = contrasts.n_levels
     counts, marginals, absent = consistent_marginals(released, noise_sd, contrasts, optional)
+    measured = released.pairs is not None
     if released.sides is not None:
         released, noise_sd = pairs_from_sides(released, noise_sd, contrasts, sides, counts, marginals)
-    elif shrink and released.pairs is not None:
-        released = released._replace(pairs=_shrunk_pairs(released, noise_sd, contrasts, counts, marginals))
     prior = _gaussian_prior(contrasts.tables(released), counts, marginals, n_components, n_levels, absent)
     if released.pairs is None or len(n_levels) < 2:
         restarts = [_one_point_a_class(marginals, prior.class_means, counts)]
         _silence(restarts, absent)
     else:
-        size = int(np.clip(_ALL_POINTS // len(counts), _FEWEST_POINTS, _MOST_POINTS))
-        affordable = int(_MOST_PRODUCTS / (2 * len(counts) * size * len(absent) ** 2))
-        n_restarts = int(np.clip(affordable // n_iter, 1, n_restarts))
-        n_iter = min(n_iter, max(affordable, _FEWEST_STEPS))
+        size, n_restarts, n_iter, n_last = _effort(len(counts), len(absent), n_restarts, n_iter, measured)
         restarts = _initial_restarts(prior, size, n_restarts, rng)
         _silence(restarts, absent)
         loss = _TableLoss(released, noise_sd, contrasts, counts)
-        fitted = 0
-        if triples is not None:
-            first = [tuple(part.copy() for part in restarts[0])]
-            _descend(first, loss, n_iter, progress)
-            missed = triples.missed_by(_mixtures(first[0], n_levels), counts)
-            if len(missed.triples):
-                loss.triples = missed
-                _spread_columns(restarts, missed, rng)
-            else:
-                restarts[0], fitted = first[0], 1
-        _descend(restarts[fitted:], loss, n_iter, progress)
+        split = SplitTables(released.pairs, noise_sd.pairs, contrasts, n_restarts, rng) if n_last else None
+        _fit_to_split(restarts, loss, split, triples, n_iter, progress, rng)
+        if n_last:
+            expected = [loss.expected(*restart) for restart in restarts]
+            loss.set_pairs(split.trusted(expected, counts, marginals, loss.pair_weight, loss.classes))
+            _descend(restarts, loss, n_last, progress, _LAST_RATE)
     points, weight, bias = (np.stack(parts) for parts in zip(*restarts))
     moments = (prior.mean, prior.components, prior.scale, prior.class_means, prior.class_covariances)
     return TableModel(n_levels, counts, *moments, points, weight, bias)
 
 
-def _shrunk_pairs(released, noise_sd, contrasts, counts, marginals):
-    """Interactions of two columns, drawn towards independent columns as far as noise explains the difference.
+def _effort(n_classes, n_columns_encoded, n_restarts, n_iter, measured):
+    """Support points, restarts, and steps of each to its tables, and of all to the trusted ones: as time allows.
 
-    The factor is that of James and Stein, for each two parts of the columns: coarse differences of ordered levels are
-    often clear where fine ones are noise. It is near 1 where parts clearly depend on each other, and 0 where
-    noise alone makes as large a difference. A fit to the tables as they are would describe the noise with few rows.
+    There are trusted tables where two-way tables were `measured`, and there is time for two restarts.
     """
-    block, n_parts = contrasts.block, contrasts.n_parts
-    part = (np.cumsum(n_parts) - n_parts)[block] + contrasts.part
-    member = (part[:, None] == np.arange(n_parts.sum())).astype(float)
-    across = block[:, None] != block
-    precision = np.where(across, 1 / _variance(noise_sd.pairs[0]), 0.0)
-    freedom = np.outer(member.sum(axis=0), member.sum(axis=0))
-    pairs = np.empty_like(released.pairs)
-    for k, centred in enumerate(marginals @ contrasts.matrix):
-        independent = np.where(across, counts[k] * np.outer(centred, centred), 0.0)
-        difference = released.pairs[k] - independent
-        square = member.T @ (difference**2 * precision) @ member
-        kept = 1 - freedom / np.maximum(square, np.maximum(freedom, 1.0))
-        pairs[k] = independent + kept[np.ix_(part, part)] * difference
-    return pairs
+    size = int(np.clip(_ALL_POINTS // n_classes, _FEWEST_POINTS, _MOST_POINTS))
+    affordable = int(_MOST_PRODUCTS / (2 * n_classes * size * n_columns_encoded**2))
+    before_last = int(affordable / (1 + _LAST_STEPS))
+    if measured and n_restarts > 1 and before_last >= 2 * _FEWEST_STEPS:
+        n_restarts = int(np.clip(before_last // n_iter, 2, n_restarts))
+        n_iter = min(n_iter, before_last // n_restarts)
+        return size, n_restarts, n_iter, max(int(_LAST_STEPS * n_iter), 1)
+    n_restarts = 1 if measured else int(np.clip(affordable // n_iter, 1, n_restarts))
+    return size, n_restarts, min(n_iter, max(affordable, _FEWEST_STEPS)), 0
 
 
-def _descend(restarts, loss, n_iter, progress):
-    """Minimise the loss over each restart, in place."""
-    steps = range(len(restarts) * n_iter)
+def _fit_to_split(restarts, loss, split, triples, n_iter, progress, rng):
+    """Fit each restart to its tables, in place; `triples` that the first one misses take part in the loss then."""
+    fitted = 0
+    if triples is not None:
+        first = tuple(part.copy() for part in restarts[0])
+        _descend_each([first], loss, split, n_iter, progress)
+        missed = triples.missed_by(_mixtures(first, loss.n_levels), loss.counts)
+        if len(missed.triples):
+            loss.triples = missed
+            _spread_columns(restarts, missed, rng)
+        else:
+            restarts[0], fitted = first, 1
+    _descend_each(restarts, loss, split, n_iter, progress, fitted)
+
+
+def _descend_each(restarts, loss, split, n_iter, progress, first=0):
+    """Minimise the loss of each restart, from the `first` on, to its tables."""
+    steps = range((len(restarts) - first) * n_iter)
     # thousands of small products: threads that wait for one another cost more than they save
     with threadpool_limits(1, "blas"):
         for step in steps if progress is None else progress(steps):
-            restart, at = divmod(step, n_iter)
+            restart, at = first + step // n_iter, step % n_iter
             if at == 0:
-                descent = _Adam(restarts[restart], n_iter)
-            descent.move(at, loss.gradients(*restarts[restart]))
+                descent = _Adam(restarts[restart], n_iter, _LEARNING_RATE)
+                if split is not None:
+                    loss.set_pairs(split.to_fit(restart))
+            descent.move(at, *loss.gradients([restarts[restart]]))
+
+
+def _descend(restarts, loss, n_iter, progress, rate):
+    """Minimise the loss of the mixture of all restarts, in place."""
+    descents = [_Adam(restart, n_iter, rate) for restart in restarts]
+    with threadpool_limits(1, "blas"):
+        for step in range(n_iter) if progress is None else progress(range(n_iter)):
+            for descent, gradients in zip(descents, loss.gradients(restarts)):
+                descent.move(step, gradients)
 
 
 def _initial_restarts(prior, size, n_restarts, rng):
@@ -444,21 +456,34 @@ class _TableLoss:
         levels = (slice(*ends) for ends in itertools.pairwise(contrasts.level_starts))
         own = (slice(*ends) for ends in itertools.pairwise(contrasts.starts))
         self.contrasts = list(zip(levels, own, (matrix.astype(np.float32) for matrix in contrasts.matrices)))
-        self.one_way, self.pairs = released.one_way.astype(np.float32), released.pairs.astype(np.float32)
+        self.n_levels, self.one_way = contrasts.n_levels, released.one_way.astype(np.float32)
+        self.set_pairs(released.pairs)
         self.one_way_weight = (1 / _variance(noise_sd.one_way[0])).astype(np.float32)
         across = contrasts.block[:, None] != contrasts.block
         self.pair_weight = np.where(across, 1 / _variance(noise_sd.pairs[0]), 0.0).astype(np.float32)
 
-    def gradients(self, points, weight, bias):
-        """Gradients of the loss with respect to the three."""
-        found = [np.zeros_like(points), np.zeros_like(weight), np.zeros_like(bias)]
+    def set_pairs(self, pairs):
+        """Take other two-way tables, of the same noise."""
+        self.pairs = pairs.astype(np.float32)
+
+    def expected(self, points, weight, bias):
+        """Two-way tables of one restart in contrasts, shape (n_classes, n_contrasts, n_contrasts)."""
+        tables = np.zeros(self.pairs.shape)
         for k in self.classes:
-            z = points[k]
-            each = np.float32(max(self.counts[k], 1.0)) / len(z)  # rows that one point stands for
-            p = self._probabilities(weight.T @ z.T + bias[:, None])
-            centred = np.empty((len(self.one_way_weight), len(z)), dtype=p.dtype)
-            for levels, own, matrix in self.contrasts:
-                centred[own] = matrix.T @ p[levels]
+            centred = self._centred(self._probabilities(weight.T @ points[k].T + bias[:, None]))
+            tables[k] = max(self.counts[k], 1.0) / len(points[k]) * (centred @ centred.T)
+        return np.where(self.pair_weight > 0, tables, 0.0)
+
+    def gradients(self, restarts):
+        """Gradients of the loss of the mixture of restarts: (points, weight, bias) of each."""
+        found = [tuple(np.zeros_like(part) for part in restart) for restart in restarts]
+        for k in self.classes:
+            p = np.concatenate(
+                [self._probabilities(weight.T @ points[k].T + bias[:, None]) for points, weight, bias in restarts],
+                axis=1,
+            )
+            each = np.float32(max(self.counts[k], 1.0)) / p.shape[1]  # rows that one point stands for
+            centred = self._centred(p)
             error = each * (((each * (centred @ centred.T) - self.pairs[k]) * self.pair_weight) @ centred)
             error += (each * self.one_way_weight * (each * centred.sum(axis=1) - self.one_way[k]))[:, None]
             gradient = np.empty_like(p)
@@ -468,10 +493,20 @@ class _TableLoss:
                 gradient += self.triples.gradient(p.T, k, self.counts[k]).T
             gradient *= p
             gradient -= p * (self.member @ gradient)[self.block]
-            found[0][k] = (weight @ gradient).T
-            found[1] += (gradient @ z).T
-            found[2] += gradient.sum(axis=1)
+            for (points, weight, _), of_restart, part in zip(
+                restarts, found, np.split(gradient, len(restarts), axis=1)
+            ):
+                of_restart[0][k] = (weight @ part).T
+                of_restart[1][:] += (part @ points[k]).T
+                of_restart[2][:] += part.sum(axis=1)
         return found
+
+    def _centred(self, p):
+        """Contrasts of the probabilities of the levels at each point."""
+        centred = np.empty((len(self.one_way_weight), p.shape[1]), dtype=p.dtype)
+        for levels, own, matrix in self.contrasts:
+            centred[own] = matrix.T @ p[levels]
+        return centred
 
     def _probabilities(self, logits):
         """Softmax within each block, shape (n_levels, n_points): sums over few levels are fast along the points."""
@@ -484,13 +519,13 @@ class _TableLoss:
 class _Adam:
     """Adam with a falling step size; moves parameters in place."""
 
-    def __init__(self, parameters, n_iter):
-        self.parameters, self.n_iter = parameters, n_iter
+    def __init__(self, parameters, n_iter, rate):
+        self.parameters, self.n_iter, self.rate = parameters, n_iter, rate
         self.averages = [(np.zeros_like(q), np.zeros_like(q)) for q in parameters]
 
     def move(self, step, gradients):
         done = step / self.n_iter
-        rate = _LEARNING_RATE * (1.0 if done < 0.5 else 0.3 if done < 0.8 else 0.1)
+        rate = self.rate * (1.0 if done < 0.5 else 0.3 if done < 0.8 else 0.1)
         correction = np.float32(rate * np.sqrt(1 - 0.99 ** (step + 1)) / (1 - 0.9 ** (step + 1)))
         for q, g, (first, second) in zip(self.parameters, gradients, self.averages):
             first += 0.1 * (g - first)

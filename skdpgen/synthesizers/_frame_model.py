@@ -11,7 +11,7 @@ import numpy as np
 from .._types import BoundedSum, unit_of
 from ..data.level_groups import noise_with_levels
 from ..data.scores import Scores
-from ..data.table_plan import SEEN, plan_tables
+from ..data.table_plan import plan_tables
 from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..generators.conditioning import FramesChecked, FramesGiven
@@ -272,7 +272,7 @@ def fit_frame_model(rows, model, fit):
         noise_multiplier = joined_noise(both)
     scale = noise_multiplier * tables.sensitivity(neighboring)
     if scores is None:
-        latent_model = _fit_to_tables(packed, scale, plan, triples, codec, model, fit, shrink=seen > SEEN)
+        latent_model = _fit_to_tables(packed, scale, plan, triples, codec, model, fit)
     else:
         released = unpack_moments(packed, scores.matrix.shape[1], scores.l2_bound)
         latent_model = fit_scores(released, scale, scores, fit.stream, **_options(codec, model))
@@ -381,7 +381,7 @@ def joined_noise(noise_multipliers):
     return 0.0 if one == 0 or other == 0 else one * other / math.hypot(one, other)
 
 
-def _fit_to_tables(packed, scale, plan, triples, codec, model, fit, shrink):
+def _fit_to_tables(packed, scale, plan, triples, codec, model, fit):
     """Prior and decoder from released tables whose weighted noise has a standard deviation of `scale`."""
     bar = functools.partial(progress_bar, phase="prior and decoder", shown=True) if model.progress else None
     return fit_tables(
@@ -391,7 +391,6 @@ def _fit_to_tables(packed, scale, plan, triples, codec, model, fit, shrink):
         fit.stream,
         progress=bar,
         triples=triples,
-        shrink=shrink,
         sides=plan.sides,
         **_options(codec, model),
     )

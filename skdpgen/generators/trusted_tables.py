@@ -1,0 +1,94 @@
+"""Two-way tables as far as a model of noisy tables can be trusted: post-processing of one release.
+
+A model that is fitted to noisy tables describes a part of their noise, more of it where two columns hardly depend on
+each other. How much is seen in tables with independent noise. One release gives both: for noise e of the release and
+drawn noise f of the same distribution, ``e + c f`` and ``e - f / c`` are independent. Each restart is fitted to tables
+with the former noise, for its draw of f, and is compared with those that have the latter. The comparison is an unbiased
+estimate of the product of its interactions and the true ones. Over the square of its interactions, this is the factor
+by which they come nearest to the true ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# c: the fits have 1 + c^2 of the variance of the noise.
+_SPLIT = 0.5
+# Weight of the factor of two columns in that of two of their parts, and of the factor of all in that of two columns,
+# in entries of the tables.
+_PRIOR = 5.0
+
+
+class SplitTables:
+    """Two-way tables in contrasts with a different split of their noise for each restart.
+
+    Parameters
+    ----------
+    pairs, noise_sd : arrays of shape (n_classes, n_contrasts, n_contrasts), broadcast
+        Released, and the standard deviation of its noise.
+    contrasts : Contrasts
+    n_restarts : int
+        At least two. Their draws sum to zero, so that their mean has the noise of the release alone.
+    rng : numpy.random.Generator
+    """
+
+    def __init__(self, pairs, noise_sd, contrasts, n_restarts, rng):
+        drawn = np.triu(rng.standard_normal((n_restarts, *pairs.shape)), 1)
+        drawn = (drawn + np.swapaxes(drawn, -1, -2)) * np.where(_across(contrasts), noise_sd, 0.0)
+        self.contrasts = contrasts
+        self._pairs = pairs
+        self._drawn = (drawn - drawn.mean(axis=0)) * (n_restarts / (n_restarts - 1)) ** 0.5
+
+    def to_fit(self, restart):
+        """The tables to which a restart is fitted."""
+        return self._pairs + _SPLIT * self._drawn[restart]
+
+    def to_compare(self, restart):
+        """Tables whose noise is independent of that of `to_fit`."""
+        return self._pairs - self._drawn[restart] / _SPLIT
+
+    def trusted(self, expected, counts, marginals, weight, classes):
+        """The mean of the tables of all restarts, drawn towards independent columns.
+
+        Parameters
+        ----------
+        expected : sequence of arrays of shape (n_classes, n_contrasts, n_contrasts)
+            Tables of the restarts, each fitted to its tables `to_fit`.
+        counts, marginals : arrays of shape (n_classes,), (n_classes, n_columns_encoded)
+            Rows, and shares of the levels, of each class.
+        weight : array of shape (n_contrasts, n_contrasts)
+            Inverse variances of the noise.
+        classes : array of int
+            Those that have rows.
+
+        Returns
+        -------
+        array of shape (n_classes, n_contrasts, n_contrasts)
+        """
+        centred = marginals @ self.contrasts.matrix
+        independent = counts[:, None, None] * centred[:, :, None] * centred[:, None, :]
+        independent = np.where(_across(self.contrasts), independent, 0.0)
+        found = [tables - independent for tables in expected]
+        mean = np.mean(found, axis=0)
+        product = np.mean([one * (self.to_compare(r) - independent) for r, one in enumerate(found)], axis=0)
+        factors = self._factors(*((part[classes].sum(axis=0) * weight) for part in (product, mean**2)))
+        return independent + factors * mean
+
+    def _factors(self, product, square):
+        """Factor of each entry: that of its two parts, drawn towards that of their columns, and this to that of all."""
+        n_parts, block = self.contrasts.n_parts, self.contrasts.block
+        part = (np.cumsum(n_parts) - n_parts)[block] + self.contrasts.part
+        of_part = (part[:, None] == np.arange(n_parts.sum())).astype(float)
+        owner = np.repeat(np.arange(len(n_parts)), n_parts)
+        of_block = (owner[:, None] == np.arange(len(n_parts))).astype(float)
+        sums = [of_part.T @ entries @ of_part for entries in (product, square)]
+        columns = [of_block.T @ entries @ of_block for entries in sums]
+        of_all = columns[0].sum() / max(columns[1].sum(), 1e-300)
+        of_columns = (columns[0] + _PRIOR * of_all) / (columns[1] + _PRIOR)
+        of_parts = (sums[0] + _PRIOR * of_columns[np.ix_(owner, owner)]) / (sums[1] + _PRIOR)
+        return np.clip(of_parts, 0.0, 1.0)[np.ix_(part, part)]
+
+
+def _across(contrasts):
+    """Whether two contrasts are of two columns."""
+    return contrasts.block[:, None] != contrasts.block

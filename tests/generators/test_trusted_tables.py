@@ -1,0 +1,79 @@
+"""Tables as far as a model of noisy tables can be trusted: the split of the noise, and the factors."""
+
+import numpy as np
+import pytest
+
+from skdpgen.generators.trusted_tables import SplitTables
+from skdpgen.mechanisms._contrasts import Contrasts
+
+CONTRASTS = Contrasts([4, 3, 5], [4, 0, 0])
+N = len(CONTRASTS.norms)
+ACROSS = CONTRASTS.block[:, None] != CONTRASTS.block
+
+
+def _symmetric(rng, n_classes=1):
+    drawn = np.triu(rng.standard_normal((n_classes, N, N)), 1)
+    return np.where(ACROSS, drawn + np.swapaxes(drawn, 1, 2), 0.0)
+
+
+def test_what_is_compared_has_noise_independent_of_what_is_fitted(rng):
+    sd = rng.uniform(1.0, 5.0, (N, N))
+    sd = (sd + sd.T)[None]
+    fitted, compared = [], []
+    for _ in range(3_000):
+        split = SplitTables(_symmetric(rng) * sd, sd, CONTRASTS, 2, rng)
+        fitted.append(split.to_fit(1))
+        compared.append(split.to_compare(1))
+    fitted, compared = np.array(fitted)[:, 0][:, ACROSS], np.array(compared)[:, 0][:, ACROSS]
+    both = (fitted * compared).mean(axis=0) / (fitted.std(axis=0) * compared.std(axis=0))
+    assert np.abs(both).max() < 5 / len(fitted) ** 0.5
+    np.testing.assert_allclose(fitted.std(axis=0), 1.25**0.5 * sd[0][ACROSS], rtol=0.08)
+    np.testing.assert_allclose(compared.std(axis=0), 5**0.5 * sd[0][ACROSS], rtol=0.08)
+
+
+@pytest.mark.parametrize("n_restarts", [2, 5])
+def test_the_mean_of_all_restarts_has_the_noise_of_the_release_alone(rng, n_restarts):
+    pairs = _symmetric(rng, 2)
+    split = SplitTables(pairs, np.full((1, N, N), 3.0), CONTRASTS, n_restarts, rng)
+    for tables in (split.to_fit, split.to_compare):
+        parts = [tables(r) for r in range(n_restarts)]
+        np.testing.assert_allclose(np.mean(parts, axis=0), pairs, atol=1e-12)
+        assert all(not part[:, ~ACROSS].any() for part in parts)
+        np.testing.assert_array_equal(parts[0], parts[0].transpose(0, 2, 1))
+
+
+def test_without_noise_the_tables_are_those_of_the_release(rng):
+    pairs = _symmetric(rng)
+    split = SplitTables(pairs, np.zeros((1, N, N)), CONTRASTS, 3, rng)
+    np.testing.assert_array_equal(split.to_fit(2), pairs)
+    np.testing.assert_array_equal(split.to_compare(0), pairs)
+
+
+def test_columns_that_depend_on_each_other_stay_and_noise_is_drawn_to_independence(rng):
+    n_classes, counts = 2, np.array([1_000.0, 400.0])
+    marginals = np.tile(np.repeat(1 / CONTRASTS.n_levels, CONTRASTS.n_levels), (n_classes, 1))  # all contrasts are 0
+    real = np.where(np.outer(CONTRASTS.block == 0, CONTRASTS.block == 1), 200.0, 0.0)
+    real = np.tile(real + real.T, (n_classes, 1, 1))
+    sd = np.full((1, N, N), 10.0)
+    split = SplitTables(real + 10.0 * _symmetric(rng, n_classes), sd, CONTRASTS, 5, rng)
+    # a model that describes all noise of its tables
+    expected = [split.to_fit(r) for r in range(5)]
+    found = split.trusted(expected, counts, marginals, np.where(ACROSS, 1 / sd[0] ** 2, 0.0), np.arange(n_classes))
+    mean = np.mean(expected, axis=0)
+    clear, noise = np.broadcast_to(real > 0, found.shape), np.broadcast_to((real == 0) & ACROSS, found.shape)
+    assert np.linalg.norm((found - real)[clear]) < 1.1 * np.linalg.norm((mean - real)[clear])
+    assert np.linalg.norm(found[noise]) < 0.6 * np.linalg.norm(mean[noise])
+    np.testing.assert_allclose(found, found.transpose(0, 2, 1))
+
+
+def test_a_hidden_class_has_no_part_in_the_factors(rng):
+    counts = np.array([1_000.0, 0.0])
+    marginals = np.tile(np.repeat(1 / CONTRASTS.n_levels, CONTRASTS.n_levels), (2, 1))
+    pairs, sd = 50.0 * _symmetric(rng, 2), np.full((1, N, N), 1.0)
+    found = []
+    for hidden in (0.0, 1e6):
+        pairs[1] = hidden * ACROSS
+        split = SplitTables(pairs, sd, CONTRASTS, 2, np.random.default_rng(0))
+        expected = [split.to_fit(r) for r in range(2)]
+        found.append(split.trusted(expected, counts, marginals, np.where(ACROSS, 1.0, 0.0), np.array([0])))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
