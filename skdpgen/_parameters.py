@@ -152,9 +152,8 @@ class ImageFeatures(ParameterObject):
 
     Parameters
     ----------
-    n_features : int or "auto", default="auto"
-        Principal components of the wavelet features of synthetic images, whose moments are released; at most. "auto":
-        200 where second moments of each class are released, as there are many rows for the noise; else 100.
+    n_features : int, default=200
+        Principal components of the wavelet features of synthetic images, whose moments are released; at most.
     n_scales : {1, 2, 3}, default=2
         Scales of the wavelets: widths of .8, 1.6 and 3.2 pixels.
     n_steps : int, default=8
@@ -168,12 +167,12 @@ class ImageFeatures(ParameterObject):
     """
 
     _parameter_constraints = {
-        "n_features": [Interval(Integral, 1, MOST_UNITS, closed="both"), StrOptions({"auto"})],
+        "n_features": [Interval(Integral, 1, MOST_UNITS, closed="both")],
         "n_scales": [Interval(Integral, 1, 3, closed="both")],
         "n_steps": [Interval(Integral, 1, MOST_MOVES, closed="both")],
     }
 
-    def __init__(self, n_features="auto", *, n_scales=2, n_steps=8):
+    def __init__(self, n_features=200, *, n_scales=2, n_steps=8):
         self.n_features, self.n_scales, self.n_steps = n_features, n_scales, n_steps
 
 

@@ -59,9 +59,6 @@ _COARSER = 2
 # average; else only those of all classes together, of which each class then has a tenth of the noise, where there are
 # ten.
 _ROWS_APART = 3_000
-# Features of images by default: where the second moments of each class are released, and else. At epsilon 10 200 in
-# place of 100 gain .006 of Fashion-MNIST by the network of P3GM's paper; at epsilon 1 they lose .002 of MNIST.
-_FEATURES_APART, _FEATURES_SHARED = 200, 100
 # Rows that the sub-clusters of a class have in the space of the features for every unit of noise, on average. Of fewer
 # rows (at epsilon 1, 140) the noise of their means costs MNIST .004 of its accuracy.
 _ROWS_OF_PART = 1_000
@@ -473,10 +470,7 @@ def refine_images(rows, codec, generator, row_count, features, fit, progress=Fal
     """
     noise, noise_of_rows, n_classes = fit.noise["features"], fit.noise_of_rows("features"), max(codec.n_classes, 1)
     apart = row_count >= _ROWS_APART * n_classes * noise_of_rows
-    n_features = features.n_features
-    if n_features == "auto":
-        n_features = _FEATURES_APART if apart else _FEATURES_SHARED
-    how = {"n_features": n_features, "n_scales": features.n_scales, "progress": progress}
+    how = {"n_features": features.n_features, "n_scales": features.n_scales, "progress": progress}
     space = feature_space(generator, codec.image_shape, fit.stream, **how)
     k = space.centers.shape[1]
     space = space.cut(cut_directions(np.full(n_classes, row_count / n_classes), noise_of_rows, k, _ROWS_OF_PART))

@@ -476,16 +476,6 @@ def test_an_object_sets_features_scales_and_steps(digits, few):
     assert (generator.wavelets["n_scales"], generator.moves["n_steps"]) == (3, 2)
 
 
-def test_as_many_features_as_the_rows_allow(digits, monkeypatch):
-    monkeypatch.setattr(_array_model, "_FEATURES_APART", 14)
-    monkeypatch.setattr(_array_model, "_FEATURES_SHARED", 9)
-    for rows_apart, wanted in ((1e9, 9), (1e-9, 14)):
-        monkeypatch.setattr(_array_model, "_ROWS_APART", rows_apart)
-        with seeded_noise(1, quiet=True):
-            generator = make_flat(P3GMSynthesizer, 5.0, decoder="features", **DIGITS).fit(*digits).model_.generator
-        assert generator.matrix.shape[1] == wanted
-
-
 @pytest.mark.parametrize(
     "wrong", [{"n_features": 0}, {"n_features": "most"}, {"n_scales": 4}, {"n_steps": 0}, {"n_steps": 10**6}]
 )
