@@ -21,8 +21,10 @@ from ..utils.blocks import map_blocks
 from .oblivious_trees import boosted_trees
 from .target_model import LARGEST_WEIGHT, ColumnCells, TargetModel, covered_classes, looked_up
 
-# Ridge of columns and of their pairs and triples, in rows; steps of L-BFGS.
-_RIDGE, _RIDGE_OF_TERMS, _MOST_STEPS = 2.0, 20.0, 60
+# Ridge of columns, in synthetic rows: the first number, and the second one times the squared noise of the gradient, over
+# its bound and the number of rows, since the weights describe noise of the tables, too. Ridge of pairs and triples, and
+# steps of L-BFGS.
+_RIDGE, _RIDGE_OF_NOISE, _RIDGE_OF_TERMS, _MOST_STEPS = 2.0, 3e7, 20.0, 60
 # Factor of the pairs and triples in the first model: some of them come from noise. That of the trees is 0, because they
 # fit the noise of few rows. With half of them, the log-loss of the corrected model is .444 (churn), .453 (insurance)
 # and .486 (loans) in place of .426, .441 and .479; with many rows it is about the same.
@@ -168,7 +170,8 @@ def initial_step(values, class_codes, covered, is_number, n_levels, noise):
     inside = np.isin(class_codes, covered)
     values, labels = values[inside], np.searchsorted(covered, class_codes[inside])
     hot = np.eye(len(covered))[labels]
-    model, combinations = _first_model(values, hot, covered, is_number, n_levels)
+    ridge = _RIDGE + _RIDGE_OF_NOISE * noise**2
+    model, combinations = _first_model(values, hot, covered, is_number, n_levels, ridge)
     codes = model.cells.codes(values)
     n = len(model.cells.edges)
     chances = softmax(model.logits(codes), axis=1)
@@ -184,14 +187,14 @@ def initial_step(values, class_codes, covered, is_number, n_levels, noise):
     return replace(step, bound=max(float(np.quantile(np.concatenate(norms), _CLIPPED)), 1e-12))
 
 
-def _first_model(values, hot, covered, is_number, n_levels):
+def _first_model(values, hot, covered, is_number, n_levels, ridge):
     """The first model, and the `combinations` of which it has a part."""
     k = len(covered)
     cells = ColumnCells.of_rows(values, is_number, n_levels)
     prior = np.log((hot.sum(axis=0) + 1) / (len(hot) + k))
     codes = cells.codes(values)
     columns = one_hot(codes, cells.sizes)
-    weights = _logistic(columns, hot, np.broadcast_to(prior, hot.shape), _RIDGE)
+    weights = _logistic(columns, hot, np.broadcast_to(prior, hot.shape), ridge)
     logits = prior + columns @ weights
     chances = softmax(logits, axis=1)
     cells = cells.with_terms(codes, hot - chances, chances * (1 - chances))

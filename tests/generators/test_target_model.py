@@ -236,6 +236,15 @@ def test_splits_have_the_best_gain():
         assert found[at] == pytest.approx(gain)
 
 
+def test_the_first_model_trusts_tables_of_more_noise_less():
+    n, spread = int(_step().model.cells.sizes.sum()), []
+    for noise in (LITTLE, MUCH / 5, MUCH):
+        weights = _step(noise=noise).model.weights[:n]
+        spread.append(np.square(weights - weights.mean(axis=1, keepdims=True)).sum())
+    assert spread[0] > 1.1 * spread[1]
+    assert spread[1] > 1.5 * spread[2]
+
+
 def test_the_prior_follows_the_shares():
     step = _step()
     values, _ = _rows(4000)
