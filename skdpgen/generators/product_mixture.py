@@ -34,8 +34,8 @@ _MOST_POINTS, _ALL_POINTS, _FEWEST_POINTS = 300, 2400, 50
 # Log odds between the halves of a column of a triple, and their mean, a unit of latent space apart, at the start.
 _SPREAD = 2.0
 # Step sizes of Adam, for the tables with noise and for the trusted ones; each falls to 3/10 after half of the steps and
-# to 1/10 after four fifths. Steps to the trusted tables, over those to the tables with noise.
-_LEARNING_RATE, _LAST_RATE, _LAST_STEPS = 0.08, 0.05, 2 / 3
+# to 1/10 after four fifths.
+_LEARNING_RATE, _LAST_RATE = 0.08, 0.05
 # Multiplications of a fit in its larger products, about ten seconds; and the fewest steps, whatever they take.
 _MOST_PRODUCTS, _FEWEST_STEPS = 2e11, 60
 # Chance that the noise makes any of the optional levels look present when all of them are empty.
@@ -181,7 +181,7 @@ class TableModel(ProductMixture):
 
 # ---- the fit -------------------------------------------------------------------------------------------------------
 def fit_tables(
-    released, noise_sd, contrasts, rng, *, optional=None, n_components=30, n_restarts=5, n_iter=300, progress=None,
+    released, noise_sd, contrasts, rng, *, optional=None, n_components=30, n_restarts=5, n_iter=200, progress=None,
     triples=None, sides=None,
 ):  # fmt: skip
     """Fit prior and decoder to released one-way and two-way tables, and interactions: post-processing.
@@ -199,8 +199,9 @@ def fit_tables(
         Latent dimensions; at most the number of levels less that of blocks.
     n_restarts : int, default=5
         Fits from different initial points; fewer where levels are many.
-    n_iter : int, default=300
-        Steps of Adam in each restart; fewer where levels are many.
+    n_iter : int, default=200
+        Steps of Adam in each restart, and again of all restarts together (in each of them, if there are no trusted
+        tables); fewer where levels are many.
     progress : callable, default=None
         Wraps the iterable of steps (a tqdm bar).
     triples : ReleasedTriples, default=None
@@ -223,35 +224,34 @@ def fit_tables(
         restarts = [_one_point_a_class(marginals, prior.class_means, counts)]
         _silence(restarts, absent)
     else:
-        size, n_restarts, n_iter, n_last = _effort(len(counts), len(absent), n_restarts, n_iter, measured)
+        size, n_restarts, n_iter, trusted = _effort(len(counts), len(absent), n_restarts, n_iter, measured)
         restarts = _initial_restarts(prior, size, n_restarts, rng)
         _silence(restarts, absent)
         loss = _TableLoss(released, noise_sd, contrasts, counts)
-        split = SplitTables(released.pairs, noise_sd.pairs, contrasts, n_restarts, rng) if n_last else None
+        split = SplitTables(released.pairs, noise_sd.pairs, contrasts, n_restarts, rng) if trusted else None
         _fit_to_split(restarts, loss, split, triples, n_iter, progress, rng)
-        if n_last:
+        if trusted:
             expected = [loss.expected(*restart) for restart in restarts]
             loss.set_pairs(split.trusted(expected, counts, marginals, loss.pair_weight, loss.classes))
-            _descend(restarts, loss, n_last, progress, _LAST_RATE)
+            _descend(restarts, loss, n_iter, progress, _LAST_RATE)
     points, weight, bias = (np.stack(parts) for parts in zip(*restarts))
     moments = (prior.mean, prior.components, prior.scale, prior.class_means, prior.class_covariances)
     return TableModel(n_levels, counts, *moments, points, weight, bias)
 
 
 def _effort(n_classes, n_columns_encoded, n_restarts, n_iter, measured):
-    """Support points, restarts, and steps of each to its tables, and of all to the trusted ones: as time allows.
+    """Support points, restarts, steps, and whether there are further steps to the trusted tables: as time allows.
 
-    There are trusted tables where two-way tables were `measured`, and there is time for two restarts.
+    There are where two-way tables were `measured`, and there is time for two restarts.
     """
     size = int(np.clip(_ALL_POINTS // n_classes, _FEWEST_POINTS, _MOST_POINTS))
     affordable = int(_MOST_PRODUCTS / (2 * n_classes * size * n_columns_encoded**2))
-    before_last = int(affordable / (1 + _LAST_STEPS))
-    if measured and n_restarts > 1 and before_last >= 2 * _FEWEST_STEPS:
-        n_restarts = int(np.clip(before_last // n_iter, 2, n_restarts))
-        n_iter = min(n_iter, before_last // n_restarts)
-        return size, n_restarts, n_iter, max(int(_LAST_STEPS * n_iter), 1)
+    if measured and n_restarts > 1 and affordable // 2 >= 2 * _FEWEST_STEPS:
+        n_restarts = int(np.clip(affordable // 2 // n_iter, 2, n_restarts))
+        return size, n_restarts, min(n_iter, affordable // 2 // n_restarts), True
+    n_iter *= 2
     n_restarts = 1 if measured else int(np.clip(affordable // n_iter, 1, n_restarts))
-    return size, n_restarts, min(n_iter, max(affordable, _FEWEST_STEPS)), 0
+    return size, n_restarts, min(n_iter, max(affordable, _FEWEST_STEPS)), False
 
 
 def _fit_to_split(restarts, loss, split, triples, n_iter, progress, rng):
