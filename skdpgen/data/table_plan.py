@@ -30,7 +30,7 @@ SEEN, _LEAST_SEEN = 0.4, 0.8
 _MANY_COLUMNS, _MANY_NUMBERS = 40, 20
 # Share of the noise of interactions that counts when the budget is divided: a fit averages over them, and draws them
 # towards independence, all the more where the noise hides much of them.
-_KEPT, _KEPT_SHRUNK = 0.1, 0.02
+_KEPT, _KEPT_HIDDEN = 0.1, 0.02
 # Columns with a middle up to which the products of sides are measured: the two-way tables that follow take memory.
 _MOST_DIVIDED = 200
 # Cells of a column of few integers: its bins are learned where those of other columns are not.
@@ -89,8 +89,9 @@ def plan_bins(size, *, weakest=0.25, least=4):
 
     A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
     class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise * sqrt(number of pairs). k is the
-    largest number at which rho = `weakest` still exceeds the noise. Where it exceeds most correlations, two-way tables
-    are not released. If all columns have a middle, they are not released from .4 on: the products of sides show more.
+    largest number at which rho = `weakest` still exceeds the noise. Where the noise exceeds most correlations, two-way
+    tables are not released. If all columns have a middle, they are not released from .4 on: the products of sides show
+    more.
 
     Parameters
     ----------
@@ -170,7 +171,7 @@ def plan_tables(codec, seen, importance, middles=None):
         codec.n_classes,
         pairs=np.isfinite(seen),
         importance=importance,
-        kept=_KEPT if seen <= SEEN else _KEPT_SHRUNK,
+        kept=_KEPT if seen <= SEEN else _KEPT_HIDDEN,
         sides=sides,
     )
 

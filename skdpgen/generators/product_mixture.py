@@ -192,7 +192,7 @@ def fit_tables(
         Tables in contrasts, and the standard deviation of the noise on each.
     contrasts : Contrasts
     rng : numpy.random.Generator
-        Draws the initial support points; the noise is already in `released`.
+        Draws the initial support points, and the split of the noise, which is already in `released`.
     optional : array of bool of shape (n_columns_encoded,), default=None
         Levels that the data need not have; see `consistent_marginals`.
     n_components : int, default=30
@@ -231,8 +231,9 @@ def fit_tables(
         split = SplitTables(released.pairs, noise_sd.pairs, contrasts, n_restarts, rng) if trusted else None
         _fit_to_split(restarts, loss, split, triples, n_iter, progress, rng)
         if trusted:
-            expected = [loss.expected(*restart) for restart in restarts]
+            expected = (loss.expected(*restart) for restart in restarts)
             loss.set_pairs(split.trusted(expected, counts, marginals, loss.pair_weight, loss.classes))
+            split = None  # its draws take memory
             _descend(restarts, loss, n_iter, progress, _LAST_RATE)
     points, weight, bias = (np.stack(parts) for parts in zip(*restarts))
     moments = (prior.mean, prior.components, prior.scale, prior.class_means, prior.class_covariances)
@@ -242,7 +243,7 @@ def fit_tables(
 def _effort(n_classes, n_columns_encoded, n_restarts, n_iter, measured):
     """Support points, restarts, steps, and whether there are further steps to the trusted tables: as time allows.
 
-    There are where two-way tables were `measured`, and there is time for two restarts.
+    There are further steps where two-way tables were `measured`, and there is time for two restarts.
     """
     size = int(np.clip(_ALL_POINTS // n_classes, _FEWEST_POINTS, _MOST_POINTS))
     affordable = int(_MOST_PRODUCTS / (2 * n_classes * size * n_columns_encoded**2))

@@ -21,9 +21,10 @@ from ..utils.blocks import map_blocks
 from .oblivious_trees import boosted_trees
 from .target_model import LARGEST_WEIGHT, ColumnCells, TargetModel, covered_classes, looked_up
 
-# Ridge of columns, in synthetic rows: the first number, and the second one times the squared noise of the gradient over
-# its bound and the number of rows, since weights describe noise of the tables, too. Log-loss on real rows with it and
-# without: churn .408 and .422 (epsilon 1), Adult .361 and .403 (epsilon .1). Ridge of pairs and triples; most steps.
+# Ridge of columns, for 20,000 synthetic rows: the first number, and the second one times the square of the noise of the
+# gradient, divided by its bound and by the number of rows: weights describe the noise of the tables, too. Log-loss on
+# real rows with it and without: churn .408 and .422 (epsilon 1), Adult .361 and .403 (epsilon .1). Ridge of pairs and
+# triples; most steps.
 _RIDGE, _RIDGE_OF_NOISE, _RIDGE_OF_TERMS, _MOST_STEPS = 2.0, 5e7, 20.0, 60
 # Factor of the pairs and triples in the first model: some of them come from noise. That of the trees is 0, because they
 # fit the noise of few rows. With half of them, the log-loss of the corrected model is .444 (churn), .453 (insurance)

@@ -3,9 +3,12 @@
 A model that is fitted to noisy tables describes a part of their noise, more of it where two columns hardly depend on
 each other. How much is seen in tables with independent noise. One release gives both: for noise e of the release and
 drawn noise f of the same distribution, ``e + c f`` and ``e - f / c`` are independent. Each restart is fitted to tables
-with the former noise, for its draw of f, and is compared with those that have the latter. The comparison is an unbiased
-estimate of the product of its interactions and the true ones. Over the square of its interactions, this is the factor
-by which they come nearest to the true ones.
+with the former noise, for its draw of f, and is compared with those that have the latter. The mean product of the two,
+beyond independent columns, estimates that of the interactions of the model and the true ones. Divided by the sum of the
+squares of the former, it is the factor by which they come nearest to the true ones. (The points from which a restart
+starts know e, which raises the factor by .01 at most.)
+
+With little noise a model misses more than the noise explains. What it misses is added to the tables then.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ import numpy as np
 
 # c: the fits have 1 + c^2 of the variance of the noise.
 _SPLIT = 0.5
-# Weight of the factor of two columns in that of two of their parts, and of the factor of all in that of two columns,
-# in entries of the tables.
+# Weight of the factor of two columns in that of two of their parts, and of the factor of all in that of two columns: in
+# squares of interactions over the variance of their noise.
 _PRIOR = 5.0
 
 
@@ -25,7 +28,7 @@ class SplitTables:
     Parameters
     ----------
     pairs, noise_sd : arrays of shape (n_classes, n_contrasts, n_contrasts), broadcast
-        Released, and the standard deviation of its noise.
+        Released, and the finite standard deviation of its noise.
     contrasts : Contrasts
     n_restarts : int
         At least two. Their draws sum to zero, so that their mean has the noise of the release alone.
@@ -33,11 +36,14 @@ class SplitTables:
     """
 
     def __init__(self, pairs, noise_sd, contrasts, n_restarts, rng):
-        drawn = np.triu(rng.standard_normal((n_restarts, *pairs.shape)), 1)
-        drawn = (drawn + np.swapaxes(drawn, -1, -2)) * np.where(_across(contrasts), noise_sd, 0.0)
-        self.contrasts = contrasts
-        self._pairs = pairs
-        self._drawn = (drawn - drawn.mean(axis=0)) * (n_restarts / (n_restarts - 1)) ** 0.5
+        drawn = rng.standard_normal((n_restarts, *pairs.shape))
+        for table in drawn.reshape(-1, *pairs.shape[1:]):
+            upper = np.triu(table, 1)
+            table[:] = upper + upper.T
+        drawn *= np.where(_across(contrasts), noise_sd, 0.0)
+        drawn -= drawn.mean(axis=0)
+        drawn *= (n_restarts / (n_restarts - 1)) ** 0.5
+        self.contrasts, self._pairs, self._drawn = contrasts, pairs, drawn
 
     def to_fit(self, restart):
         """The tables to which a restart is fitted."""
@@ -48,11 +54,11 @@ class SplitTables:
         return self._pairs - self._drawn[restart] / _SPLIT
 
     def trusted(self, expected, counts, marginals, weight, classes):
-        """The mean of the tables of all restarts, drawn towards independent columns.
+        """The mean of the tables of all restarts, drawn towards independent columns, and what they miss beyond noise.
 
         Parameters
         ----------
-        expected : sequence of arrays of shape (n_classes, n_contrasts, n_contrasts)
+        expected : iterable of arrays of shape (n_classes, n_contrasts, n_contrasts)
             Tables of the restarts, each fitted to its tables `to_fit`.
         counts, marginals : arrays of shape (n_classes,), (n_classes, n_columns_encoded)
             Rows, and shares of the levels, of each class.
@@ -68,11 +74,17 @@ class SplitTables:
         centred = marginals @ self.contrasts.matrix
         independent = counts[:, None, None] * centred[:, :, None] * centred[:, None, :]
         independent = np.where(_across(self.contrasts), independent, 0.0)
-        found = [tables - independent for tables in expected]
-        mean = np.mean(found, axis=0)
-        product = np.mean([one * (self.to_compare(r) - independent) for r, one in enumerate(found)], axis=0)
+        mean, product, n_restarts = np.zeros_like(independent), np.zeros_like(independent), len(self._drawn)
+        for restart, tables in enumerate(expected):
+            found = tables - independent
+            mean += found / n_restarts
+            product += found * (self.to_compare(restart) - independent) / n_restarts
         factors = self._factors(*((part[classes].sum(axis=0) * weight) for part in (product, mean**2)))
-        return independent + factors * mean
+        trusted = independent + factors * mean
+        missed = self._pairs - trusted
+        # mean square, over the variance of the noise: 1 where it is all noise
+        size = np.sum(missed[classes] ** 2 * weight) / max(len(classes) * np.count_nonzero(weight), 1)
+        return trusted + max(0.0, 1 - 1 / max(size, 1e-300)) * missed
 
     def _factors(self, product, square):
         """Factor of each entry: that of its two parts, drawn towards that of their columns, and this to that of all."""
@@ -83,7 +95,7 @@ class SplitTables:
         of_block = (owner[:, None] == np.arange(len(n_parts))).astype(float)
         sums = [of_part.T @ entries @ of_part for entries in (product, square)]
         columns = [of_block.T @ entries @ of_block for entries in sums]
-        of_all = columns[0].sum() / max(columns[1].sum(), 1e-300)
+        of_all = np.clip(columns[0].sum() / max(columns[1].sum(), 1e-300), 0.0, 1.0)
         of_columns = (columns[0] + _PRIOR * of_all) / (columns[1] + _PRIOR)
         of_parts = (sums[0] + _PRIOR * of_columns[np.ix_(owner, owner)]) / (sums[1] + _PRIOR)
         return np.clip(of_parts, 0.0, 1.0)[np.ix_(part, part)]

@@ -110,8 +110,8 @@ class FitSummary:
     n_counted : float or None
         Released number of them; None: `n_rows`.
     smallest_correlation : float or None
-        Correlation of two columns below which the noise hides it, where it hides much of the two-way tables, or they
-        are left out; 1 where the noise hides all of them, and columns are modelled as independent. None elsewhere.
+        Smallest correlation of two columns that the noise does not hide, where it hides much of the two-way tables, or
+        they are left out; 1 where the noise hides all of them, and columns are modelled as independent. None elsewhere.
     usually_lost : float or None
         Rows, or units, of learned categories below which they are lost more often than not.
     """

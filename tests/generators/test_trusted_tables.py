@@ -77,3 +77,29 @@ def test_a_hidden_class_has_no_part_in_the_factors(rng):
         expected = [split.to_fit(r) for r in range(2)]
         found.append(split.trusted(expected, counts, marginals, np.where(ACROSS, 1.0, 0.0), np.array([0])))
     np.testing.assert_array_equal(found[0][0], found[1][0])
+
+
+def test_what_the_restarts_miss_is_added_where_noise_does_not_explain_it(rng):
+    counts, marginals = np.array([1_000.0]), np.repeat(1 / CONTRASTS.n_levels, CONTRASTS.n_levels)[None]
+    real, error = 50.0 * _symmetric(rng), []
+    missing = [0.8 * real] * 2  # a model that stops early
+    for sd in (0.1, 100.0):
+        split = SplitTables(real + sd * _symmetric(rng), np.full((1, N, N), sd), CONTRASTS, 2, rng)
+        weight = np.where(ACROSS, 1 / sd**2, 0.0)
+        found = split.trusted(missing, counts, marginals, weight, np.array([0]))
+        error.append(np.linalg.norm(found - real) / np.linalg.norm(real))
+    assert error[0] < 0.01
+    assert 0.1 < error[1] <= 1.0  # as far as noise can explain the rest, nothing is added
+
+
+def test_pairs_that_are_known_to_be_independent_do_not_draw_the_others(rng):
+    contrasts = Contrasts([3, 3, 8, 8, 8], [0] * 5)
+    block, n = contrasts.block, len(contrasts.norms)
+    across = block[:, None] != block
+    kept = np.add.outer(block, block) == 1  # of the first two columns; the other pairs are exact
+    counts, marginals = np.array([1_000.0]), np.repeat(1 / contrasts.n_levels, contrasts.n_levels)[None]
+    real = 20.0 * (kept & across)[None]
+    split = SplitTables(real, np.full((1, n, n), 10.0), contrasts, 5, rng)
+    expected = [split.to_fit(r) for r in range(5)]
+    found = split.trusted(expected, counts, marginals, np.where(across, 0.01, 0.0), np.array([0]))
+    assert found[:, kept].mean() > 0.6 * 20.0
