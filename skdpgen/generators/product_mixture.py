@@ -229,12 +229,15 @@ def fit_tables(
         _silence(restarts, absent)
         loss = _TableLoss(released, noise_sd, contrasts, counts)
         split = SplitTables(released.pairs, noise_sd.pairs, contrasts, n_restarts, rng) if trusted else None
-        _fit_to_split(restarts, loss, split, triples, n_iter, progress, rng)
+        fitted = 0 if triples is None else _find_triples(triples, restarts, loss, split, n_iter, progress, rng)
+        steps = _steps((n_restarts - fitted + n_restarts * trusted) * n_iter, progress)
+        _descend_each(restarts[fitted:], loss, split, n_iter, steps, first=fitted)
         if trusted:
             expected = (loss.expected(*restart) for restart in restarts)
             loss.set_pairs(split.trusted(expected, counts, marginals, loss.pair_weight, loss.classes))
             split = None  # its draws take memory
-            _descend(restarts, loss, n_iter, progress, _LAST_RATE)
+            _descend_together(restarts, loss, n_iter, steps)
+        next(steps, None)  # which ends the bar
     points, weight, bias = (np.stack(parts) for parts in zip(*restarts))
     moments = (prior.mean, prior.components, prior.scale, prior.class_means, prior.class_covariances)
     return TableModel(n_levels, counts, *moments, points, weight, bias)
@@ -255,42 +258,47 @@ def _effort(n_classes, n_columns_encoded, n_restarts, n_iter, measured):
     return size, n_restarts, min(n_iter, max(affordable, _FEWEST_STEPS)), False
 
 
-def _fit_to_split(restarts, loss, split, triples, n_iter, progress, rng):
-    """Fit each restart to its tables, in place; `triples` that the first one misses take part in the loss then."""
-    fitted = 0
-    if triples is not None:
-        first = tuple(part.copy() for part in restarts[0])
-        _descend_each([first], loss, split, n_iter, progress)
-        missed = triples.missed_by(_mixtures(first, loss.n_levels), loss.counts)
-        if len(missed.triples):
-            loss.triples = missed
-            _spread_columns(restarts, missed, rng)
-        else:
-            restarts[0], fitted = first, 1
-    _descend_each(restarts, loss, split, n_iter, progress, fitted)
+def _find_triples(triples, restarts, loss, split, n_iter, progress, rng):
+    """Fit the first restart, and let the triples that it misses take part in the loss; return how many are fitted."""
+    first = tuple(part.copy() for part in restarts[0])
+    steps = _steps(n_iter, progress)
+    _descend_each([first], loss, split, n_iter, steps)
+    next(steps, None)
+    missed = triples.missed_by(_mixtures(first, loss.n_levels), loss.counts)
+    if not len(missed.triples):
+        restarts[0] = first
+        return 1
+    loss.triples = missed
+    _spread_columns(restarts, missed, rng)
+    return 0
 
 
-def _descend_each(restarts, loss, split, n_iter, progress, first=0):
-    """Minimise the loss of each restart, from the `first` on, to its tables."""
-    steps = range((len(restarts) - first) * n_iter)
+def _steps(n, progress):
+    """Iterator over so many steps, which a bar counts."""
+    return iter(range(n) if progress is None else progress(range(n)))
+
+
+def _descend_each(restarts, loss, split, n_iter, steps, first=0):
+    """Minimise the loss of each restart to its tables, in place; `first` is the number of the first one."""
     # thousands of small products: threads that wait for one another cost more than they save
     with threadpool_limits(1, "blas"):
-        for step in steps if progress is None else progress(steps):
-            restart, at = first + step // n_iter, step % n_iter
-            if at == 0:
-                descent = _Adam(restarts[restart], n_iter, _LEARNING_RATE)
-                if split is not None:
-                    loss.set_pairs(split.to_fit(restart))
-            descent.move(at, *loss.gradients([restarts[restart]]))
+        for number, restart in enumerate(restarts, first):
+            if split is not None:
+                loss.set_pairs(split.to_fit(number))
+            descent = _Adam(restart, n_iter, _LEARNING_RATE)
+            for at, _ in enumerate(itertools.islice(steps, n_iter)):
+                descent.move(at, *loss.gradients([restart]))
 
 
-def _descend(restarts, loss, n_iter, progress, rate):
-    """Minimise the loss of the mixture of all restarts, in place."""
-    descents = [_Adam(restart, n_iter, rate) for restart in restarts]
+def _descend_together(restarts, loss, n_iter, steps):
+    """Minimise the loss of the mixture of all restarts, in place: a step for each of them at once."""
+    descents = [_Adam(restart, n_iter, _LAST_RATE) for restart in restarts]
     with threadpool_limits(1, "blas"):
-        for step in range(n_iter) if progress is None else progress(range(n_iter)):
+        for at in range(n_iter):
+            if not list(itertools.islice(steps, len(restarts))):
+                break
             for descent, gradients in zip(descents, loss.gradients(restarts)):
-                descent.move(step, gradients)
+                descent.move(at, gradients)
 
 
 def _initial_restarts(prior, size, n_restarts, rng):
