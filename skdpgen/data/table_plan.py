@@ -28,8 +28,8 @@ SEEN, _LEAST_SEEN = 0.4, 0.8
 # one another more. Of fewer columns, one-way tables of the most bins are nearer to the rows (Adult, 1,000 rows, epsilon
 # 1: two-way TVD .20, by scores .40).
 _MANY_COLUMNS, _MANY_NUMBERS = 40, 20
-# Share of the noise of interactions that counts when the budget is divided: a fit averages over them, and draws them
-# towards independence, all the more where the noise hides much of them.
+# Share of the noise of interactions that counts when the budget is divided: a fit averages over them, and shrinks
+# them towards independence, all the more where the noise hides much of them.
 _KEPT, _KEPT_HIDDEN = 0.1, 0.02
 # Columns with a middle up to which the products of sides are measured: the two-way tables that follow take memory.
 _MOST_DIVIDED = 200

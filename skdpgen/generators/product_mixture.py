@@ -8,8 +8,8 @@ nothing. The fit starts several times; each restart has its own points and decod
 Fitting is post-processing. The latent space is that of the DP-PCA of the one-hot table, and the points of a class start
 as draws of its Gaussian there. Points and decoder then minimise the squared error of the released tables, weighted by
 the known noise. What a fit makes of the noise depends on where it starts; what it makes of the rows does not. The mean
-of several restarts is therefore nearer to the rows than any one of them. Their mixture then goes on to the tables that
-can be trusted (see `trusted_tables`).
+of several restarts is therefore nearer to the rows than any one of them. Their mixture is then fitted to denoised
+tables (see `denoised_tables`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from scipy.special import logsumexp, ndtri
 from threadpoolctl import threadpool_limits
 
 from ..mechanisms._selection import occupied_cells
+from .denoised_tables import ThinnedTables
 from .sides import pairs_from_sides
-from .trusted_tables import SplitTables
 
 # Bias of a level that is never drawn: its softmax, and so its gradient, is exactly 0.
 _ABSENT = -1e4
@@ -33,8 +33,8 @@ _SMALLEST_PROBABILITY = 1e-4
 _MOST_POINTS, _ALL_POINTS, _FEWEST_POINTS = 300, 2400, 50
 # Log odds between the halves of a column of a triple, and their mean, a unit of latent space apart, at the start.
 _SPREAD = 2.0
-# Step sizes of Adam, for the tables with noise and for the trusted ones; each falls to 3/10 after half of the steps and
-# to 1/10 after four fifths.
+# Step sizes of Adam, for noisy and for denoised tables; each falls to 3/10 after half of the steps and to 1/10 after
+# four fifths.
 _LEARNING_RATE, _LAST_RATE = 0.08, 0.05
 # Multiplications of a fit in its larger products, about ten seconds; and the fewest steps, whatever they take.
 _MOST_PRODUCTS, _FEWEST_STEPS = 2e11, 60
@@ -192,7 +192,7 @@ def fit_tables(
         Tables in contrasts, and the standard deviation of the noise on each.
     contrasts : Contrasts
     rng : numpy.random.Generator
-        Draws the initial support points, and the split of the noise, which is already in `released`.
+        Draws the initial support points and the noise of `ThinnedTables`; the noise of the release is in `released`.
     optional : array of bool of shape (n_columns_encoded,), default=None
         Levels that the data need not have; see `consistent_marginals`.
     n_components : int, default=30
@@ -200,7 +200,7 @@ def fit_tables(
     n_restarts : int, default=5
         Fits from different initial points; fewer where levels are many.
     n_iter : int, default=200
-        Steps of Adam in each restart, and again of all restarts together (in each of them, if there are no trusted
+        Steps of Adam in each restart, and again of all restarts together (in each of them, if there are no denoised
         tables); fewer where levels are many.
     progress : callable, default=None
         Wraps the iterable of steps (a tqdm bar).
@@ -224,18 +224,18 @@ def fit_tables(
         restarts = [_one_point_a_class(marginals, prior.class_means, counts)]
         _silence(restarts, absent)
     else:
-        size, n_restarts, n_iter, trusted = _effort(len(counts), len(absent), n_restarts, n_iter, measured)
+        size, n_restarts, n_iter, denoise = _effort(len(counts), len(absent), n_restarts, n_iter, measured)
         restarts = _initial_restarts(prior, size, n_restarts, rng)
         _silence(restarts, absent)
         loss = _TableLoss(released, noise_sd, contrasts, counts)
-        split = SplitTables(released.pairs, noise_sd.pairs, contrasts, n_restarts, rng) if trusted else None
-        fitted = 0 if triples is None else _find_triples(triples, restarts, loss, split, n_iter, progress, rng)
-        steps = _steps((n_restarts - fitted + n_restarts * trusted) * n_iter, progress)
-        _descend_each(restarts[fitted:], loss, split, n_iter, steps, first=fitted)
-        if trusted:
+        thinned = ThinnedTables(released.pairs, noise_sd.pairs, contrasts, n_restarts, rng) if denoise else None
+        fitted = 0 if triples is None else _find_triples(triples, restarts, loss, thinned, n_iter, progress, rng)
+        steps = _steps((n_restarts - fitted + n_restarts * denoise) * n_iter, progress)
+        _descend_each(restarts[fitted:], loss, thinned, n_iter, steps, first=fitted)
+        if denoise:
             expected = (loss.expected(*restart) for restart in restarts)
-            loss.set_pairs(split.trusted(expected, counts, marginals, loss.pair_weight, loss.classes))
-            split = None  # its draws take memory
+            loss.set_pairs(thinned.denoised(expected, counts, marginals, loss.pair_weight, loss.classes))
+            thinned = None  # its draws take memory
             _descend_together(restarts, loss, n_iter, steps)
         next(steps, None)  # which ends the bar
     points, weight, bias = (np.stack(parts) for parts in zip(*restarts))
@@ -244,9 +244,9 @@ def fit_tables(
 
 
 def _effort(n_classes, n_columns_encoded, n_restarts, n_iter, measured):
-    """Support points, restarts, steps, and whether there are further steps to the trusted tables: as time allows.
+    """Support points, restarts, steps, and whether tables are denoised: as time allows.
 
-    There are further steps where two-way tables were `measured`, and there is time for two restarts.
+    They are denoised if two-way tables were `measured`, and there is time for two restarts.
     """
     size = int(np.clip(_ALL_POINTS // n_classes, _FEWEST_POINTS, _MOST_POINTS))
     affordable = int(_MOST_PRODUCTS / (2 * n_classes * size * n_columns_encoded**2))
@@ -258,11 +258,11 @@ def _effort(n_classes, n_columns_encoded, n_restarts, n_iter, measured):
     return size, n_restarts, min(n_iter, max(affordable, _FEWEST_STEPS)), False
 
 
-def _find_triples(triples, restarts, loss, split, n_iter, progress, rng):
+def _find_triples(triples, restarts, loss, thinned, n_iter, progress, rng):
     """Fit the first restart, and let the triples that it misses take part in the loss; return how many are fitted."""
     first = tuple(part.copy() for part in restarts[0])
     steps = _steps(n_iter, progress)
-    _descend_each([first], loss, split, n_iter, steps)
+    _descend_each([first], loss, thinned, n_iter, steps)
     next(steps, None)
     missed = triples.missed_by(_mixtures(first, loss.n_levels), loss.counts)
     if not len(missed.triples):
@@ -278,13 +278,13 @@ def _steps(n, progress):
     return iter(range(n) if progress is None else progress(range(n)))
 
 
-def _descend_each(restarts, loss, split, n_iter, steps, first=0):
+def _descend_each(restarts, loss, thinned, n_iter, steps, first=0):
     """Minimise the loss of each restart to its tables, in place; `first` is the number of the first one."""
     # thousands of small products: threads that wait for one another cost more than they save
     with threadpool_limits(1, "blas"):
         for number, restart in enumerate(restarts, first):
-            if split is not None:
-                loss.set_pairs(split.to_fit(number))
+            if thinned is not None:
+                loss.set_pairs(thinned.to_fit(number))
             descent = _Adam(restart, n_iter, _LEARNING_RATE)
             for at, _ in enumerate(itertools.islice(steps, n_iter)):
                 descent.move(at, *loss.gradients([restart]))

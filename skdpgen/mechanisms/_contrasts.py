@@ -105,6 +105,11 @@ class Contrasts:
         ]
 
     @property
+    def part_of_all(self):
+        """Part of each contrast, where the parts of all blocks are numbered one after another."""
+        return (np.cumsum(self.n_parts) - self.n_parts)[self.block] + self.part
+
+    @property
     def largest(self):
         """Largest entry of the contrasts in whole numbers."""
         return int(self._entries.max(initial=1))

@@ -57,7 +57,7 @@ class ResidualPlan:
     @property
     def weights(self):
         """Weight of every entry of the query, contrasts in whole numbers."""
-        part, norms = self._parts, self.contrasts.norms
+        part, norms = self.contrasts.part_of_all, self.contrasts.norms
         count, one_way, both = self.inverse
         found = [[count], one_way[part] / norms**2]
         if self.pairs:
@@ -70,7 +70,7 @@ class ResidualPlan:
     def noise_sd(self, scale):
         """Noise of the parts where that of the weighted query is `scale`: Residuals of one class."""
         count, one_way, both = (scale / np.sqrt(np.where(part > 0, part, np.inf)) for part in self.inverse)
-        part = self._parts
+        part = self.contrasts.part_of_all
         pairs = both[np.ix_(part, part)][None] if self.pairs else None
         sides = both[None] if self.sides is not None else None
         return Residuals(np.array([count]), one_way[part][None], pairs, sides)
@@ -81,11 +81,6 @@ class ResidualPlan:
         if self.sides is None:
             return self.contrasts.across if self.pairs else np.zeros((2, 0), dtype=np.intp)
         return np.nonzero(np.triu(self.inverse[2]))
-
-    @property
-    def _parts(self):
-        """Part of every contrast, over all blocks."""
-        return (np.cumsum(self.contrasts.n_parts) - self.contrasts.n_parts)[self.contrasts.block] + self.contrasts.part
 
 
 def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=None, kept=0.1, sides=None):

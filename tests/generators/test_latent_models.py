@@ -169,7 +169,7 @@ def test_few_rows_get_few_bins_and_no_pairs():
     assert plan_bins(TableSize(40_000, 400, 2, 6, noise=3.9)) == (4, np.inf)
 
 
-def test_fits_to_split_tables_are_nearer_to_the_rows_than_to_the_tables_as_they_are(rng):
+def test_fits_to_denoised_tables_are_nearer_to_the_rows_than_fits_to_noisy_ones(rng):
     codes, y, levels = _table(rng)
     codes[:, 2] = rng.integers(0, levels[2], len(codes))  # independent of all others
     released, contrasts = _released(codes, y, levels)

@@ -1,9 +1,9 @@
-"""Tables as far as a model of noisy tables can be trusted: the split of the noise, and the factors."""
+"""Denoised tables: the thinning of their noise, and the factors."""
 
 import numpy as np
 import pytest
 
-from skdpgen.generators.trusted_tables import SplitTables
+from skdpgen.generators.denoised_tables import ThinnedTables
 from skdpgen.mechanisms._contrasts import Contrasts
 
 CONTRASTS = Contrasts([4, 3, 5], [4, 0, 0])
@@ -21,9 +21,9 @@ def test_what_is_compared_has_noise_independent_of_what_is_fitted(rng):
     sd = (sd + sd.T)[None]
     fitted, compared = [], []
     for _ in range(3_000):
-        split = SplitTables(_symmetric(rng) * sd, sd, CONTRASTS, 2, rng)
-        fitted.append(split.to_fit(1))
-        compared.append(split.to_compare(1))
+        thinned = ThinnedTables(_symmetric(rng) * sd, sd, CONTRASTS, 2, rng)
+        fitted.append(thinned.to_fit(1))
+        compared.append(thinned.to_compare(1))
     fitted, compared = np.array(fitted)[:, 0][:, ACROSS], np.array(compared)[:, 0][:, ACROSS]
     both = (fitted * compared).mean(axis=0) / (fitted.std(axis=0) * compared.std(axis=0))
     assert np.abs(both).max() < 5 / len(fitted) ** 0.5
@@ -34,8 +34,8 @@ def test_what_is_compared_has_noise_independent_of_what_is_fitted(rng):
 @pytest.mark.parametrize("n_restarts", [2, 5])
 def test_the_mean_of_all_restarts_has_the_noise_of_the_release_alone(rng, n_restarts):
     pairs = _symmetric(rng, 2)
-    split = SplitTables(pairs, np.full((1, N, N), 3.0), CONTRASTS, n_restarts, rng)
-    for tables in (split.to_fit, split.to_compare):
+    thinned = ThinnedTables(pairs, np.full((1, N, N), 3.0), CONTRASTS, n_restarts, rng)
+    for tables in (thinned.to_fit, thinned.to_compare):
         parts = [tables(r) for r in range(n_restarts)]
         np.testing.assert_allclose(np.mean(parts, axis=0), pairs, atol=1e-12)
         assert all(not part[:, ~ACROSS].any() for part in parts)
@@ -44,9 +44,9 @@ def test_the_mean_of_all_restarts_has_the_noise_of_the_release_alone(rng, n_rest
 
 def test_without_noise_the_tables_are_those_of_the_release(rng):
     pairs = _symmetric(rng)
-    split = SplitTables(pairs, np.zeros((1, N, N)), CONTRASTS, 3, rng)
-    np.testing.assert_array_equal(split.to_fit(2), pairs)
-    np.testing.assert_array_equal(split.to_compare(0), pairs)
+    thinned = ThinnedTables(pairs, np.zeros((1, N, N)), CONTRASTS, 3, rng)
+    np.testing.assert_array_equal(thinned.to_fit(2), pairs)
+    np.testing.assert_array_equal(thinned.to_compare(0), pairs)
 
 
 def test_columns_that_depend_on_each_other_stay_and_noise_is_drawn_to_independence(rng):
@@ -55,10 +55,10 @@ def test_columns_that_depend_on_each_other_stay_and_noise_is_drawn_to_independen
     real = np.where(np.outer(CONTRASTS.block == 0, CONTRASTS.block == 1), 200.0, 0.0)
     real = np.tile(real + real.T, (n_classes, 1, 1))
     sd = np.full((1, N, N), 10.0)
-    split = SplitTables(real + 10.0 * _symmetric(rng, n_classes), sd, CONTRASTS, 5, rng)
+    thinned = ThinnedTables(real + 10.0 * _symmetric(rng, n_classes), sd, CONTRASTS, 5, rng)
     # a model that describes all noise of its tables
-    expected = [split.to_fit(r) for r in range(5)]
-    found = split.trusted(expected, counts, marginals, np.where(ACROSS, 1 / sd[0] ** 2, 0.0), np.arange(n_classes))
+    expected = [thinned.to_fit(r) for r in range(5)]
+    found = thinned.denoised(expected, counts, marginals, np.where(ACROSS, 1 / sd[0] ** 2, 0.0), np.arange(n_classes))
     mean = np.mean(expected, axis=0)
     clear, noise = np.broadcast_to(real > 0, found.shape), np.broadcast_to((real == 0) & ACROSS, found.shape)
     assert np.linalg.norm((found - real)[clear]) < 1.1 * np.linalg.norm((mean - real)[clear])
@@ -73,9 +73,9 @@ def test_a_hidden_class_has_no_part_in_the_factors(rng):
     found = []
     for hidden in (0.0, 1e6):
         pairs[1] = hidden * ACROSS
-        split = SplitTables(pairs, sd, CONTRASTS, 2, np.random.default_rng(0))
-        expected = [split.to_fit(r) for r in range(2)]
-        found.append(split.trusted(expected, counts, marginals, np.where(ACROSS, 1.0, 0.0), np.array([0])))
+        thinned = ThinnedTables(pairs, sd, CONTRASTS, 2, np.random.default_rng(0))
+        expected = [thinned.to_fit(r) for r in range(2)]
+        found.append(thinned.denoised(expected, counts, marginals, np.where(ACROSS, 1.0, 0.0), np.array([0])))
     np.testing.assert_array_equal(found[0][0], found[1][0])
 
 
@@ -84,9 +84,9 @@ def test_what_the_restarts_miss_is_added_where_noise_does_not_explain_it(rng):
     real, error = 50.0 * _symmetric(rng), []
     missing = [0.8 * real] * 2  # a model that stops early
     for sd in (0.1, 100.0):
-        split = SplitTables(real + sd * _symmetric(rng), np.full((1, N, N), sd), CONTRASTS, 2, rng)
+        thinned = ThinnedTables(real + sd * _symmetric(rng), np.full((1, N, N), sd), CONTRASTS, 2, rng)
         weight = np.where(ACROSS, 1 / sd**2, 0.0)
-        found = split.trusted(missing, counts, marginals, weight, np.array([0]))
+        found = thinned.denoised(missing, counts, marginals, weight, np.array([0]))
         error.append(np.linalg.norm(found - real) / np.linalg.norm(real))
     assert error[0] < 0.01
     assert 0.1 < error[1] <= 1.0  # as far as noise can explain the rest, nothing is added
@@ -99,7 +99,7 @@ def test_pairs_that_are_known_to_be_independent_do_not_draw_the_others(rng):
     kept = np.add.outer(block, block) == 1  # of the first two columns; the other pairs are exact
     counts, marginals = np.array([1_000.0]), np.repeat(1 / contrasts.n_levels, contrasts.n_levels)[None]
     real = 20.0 * (kept & across)[None]
-    split = SplitTables(real, np.full((1, n, n), 10.0), contrasts, 5, rng)
-    expected = [split.to_fit(r) for r in range(5)]
-    found = split.trusted(expected, counts, marginals, np.where(across, 0.01, 0.0), np.array([0]))
+    thinned = ThinnedTables(real, np.full((1, n, n), 10.0), contrasts, 5, rng)
+    expected = [thinned.to_fit(r) for r in range(5)]
+    found = thinned.denoised(expected, counts, marginals, np.where(across, 0.01, 0.0), np.array([0]))
     assert found[:, kept].mean() > 0.6 * 20.0

@@ -1,29 +1,29 @@
-"""Two-way tables as far as a model of noisy tables can be trusted: post-processing of one release.
+"""Denoised two-way tables: post-processing of one release.
 
-A model that is fitted to noisy tables describes a part of their noise, more of it where two columns hardly depend on
-each other. How much is seen in tables with independent noise. One release gives both: for noise e of the release and
-drawn noise f of the same distribution, ``e + c f`` and ``e - f / c`` are independent. Each restart is fitted to tables
-with the former noise, for its draw of f, and is compared with those that have the latter. The mean product of the two,
-beyond independent columns, estimates that of the interactions of the model and the true ones. Divided by the sum of the
-squares of the former, it is the factor by which they come nearest to the true ones. (The points from which a restart
-starts know e, which raises the factor by .01 at most.)
+A model that is fitted to noisy tables describes a part of their noise, most of all where two columns hardly depend on
+each other. Tables with independent noise show how much. One release gives both, by data thinning (Neufeld et al., JMLR
+2024): if e is the noise of the release, and f is drawn from the same distribution, then ``e + c f`` and ``e - f / c``
+are independent. Each restart has a different draw of f. It is fitted to tables with the first noise, and compared with
+tables with the second noise. The comparison estimates the inner product of the interactions of the model and the true
+ones. Divided by the squared norm of the interactions of the model, it is the factor that brings them nearest to the
+true ones. (The initial points of a restart depend on e. This raises the factor by .01 at most.)
 
-With little noise a model misses more than the noise explains. What it misses is added to the tables then.
+With little noise, a model misses more than the noise explains. This part is added to the tables.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# c: the fits have 1 + c^2 of the variance of the noise.
-_SPLIT = 0.5
-# Weight of the factor of two columns in that of two of their parts, and of the factor of all in that of two columns: in
-# squares of interactions over the variance of their noise.
+# c: the tables to which a restart is fitted have 1 + c^2 times the variance of the noise.
+_THINNING = 0.5
+# Prior weight of the factor of two columns for that of two of their parts, and of the factor of all columns for that of
+# two columns: a sum of squared interactions, each divided by the variance of its noise.
 _PRIOR = 5.0
 
 
-class SplitTables:
-    """Two-way tables in contrasts with a different split of their noise for each restart.
+class ThinnedTables:
+    """Two-way tables in contrasts, whose noise is divided in two for each restart, by a different draw.
 
     Parameters
     ----------
@@ -47,14 +47,14 @@ class SplitTables:
 
     def to_fit(self, restart):
         """The tables to which a restart is fitted."""
-        return self._pairs + _SPLIT * self._drawn[restart]
+        return self._pairs + _THINNING * self._drawn[restart]
 
     def to_compare(self, restart):
         """Tables whose noise is independent of that of `to_fit`."""
-        return self._pairs - self._drawn[restart] / _SPLIT
+        return self._pairs - self._drawn[restart] / _THINNING
 
-    def trusted(self, expected, counts, marginals, weight, classes):
-        """The mean of the tables of all restarts, drawn towards independent columns, and what they miss beyond noise.
+    def denoised(self, expected, counts, marginals, weight, classes):
+        """The mean of the tables of all restarts, shrunk towards independent columns, and what they miss beyond noise.
 
         Parameters
         ----------
@@ -80,16 +80,15 @@ class SplitTables:
             mean += found / n_restarts
             product += found * (self.to_compare(restart) - independent) / n_restarts
         factors = self._factors(*((part[classes].sum(axis=0) * weight) for part in (product, mean**2)))
-        trusted = independent + factors * mean
-        missed = self._pairs - trusted
-        # mean square, over the variance of the noise: 1 where it is all noise
+        shrunk = independent + factors * mean
+        missed = self._pairs - shrunk
+        # mean square, divided by the variance of the noise: 1 if all of it is noise
         size = np.sum(missed[classes] ** 2 * weight) / max(len(classes) * np.count_nonzero(weight), 1)
-        return trusted + max(0.0, 1 - 1 / max(size, 1e-300)) * missed
+        return shrunk + max(0.0, 1 - 1 / max(size, 1e-300)) * missed
 
     def _factors(self, product, square):
-        """Factor of each entry: that of its two parts, drawn towards that of their columns, and this to that of all."""
-        n_parts, block = self.contrasts.n_parts, self.contrasts.block
-        part = (np.cumsum(n_parts) - n_parts)[block] + self.contrasts.part
+        """Factor of each entry: that of its two parts, shrunk towards that of their columns, and this towards that of all."""
+        n_parts, part = self.contrasts.n_parts, self.contrasts.part_of_all
         of_part = (part[:, None] == np.arange(n_parts.sum())).astype(float)
         owner = np.repeat(np.arange(len(n_parts)), n_parts)
         of_block = (owner[:, None] == np.arange(len(n_parts))).astype(float)
