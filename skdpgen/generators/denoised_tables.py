@@ -87,7 +87,7 @@ class ThinnedTables:
         return shrunk + max(0.0, 1 - 1 / max(size, 1e-300)) * missed
 
     def _factors(self, product, square):
-        """Factor of each entry: that of its two parts, shrunk towards that of their columns, and this towards that of all."""
+        """Factor of each entry: that of its two parts, shrunk towards that of their columns and that of all."""
         n_parts, part = self.contrasts.n_parts, self.contrasts.part_of_all
         of_part = (part[:, None] == np.arange(n_parts.sum())).astype(float)
         owner = np.repeat(np.arange(len(n_parts)), n_parts)
