@@ -60,6 +60,7 @@ from skdpgen.mechanisms import (
     second_moments,
     selection_threshold,
 )
+from skdpgen.mechanisms._contrasts import ClassContrasts
 from skdpgen.mechanisms._gaussian import _clip_in_place, _lattice_noise
 from skdpgen.mechanisms._histogram import _count
 from skdpgen.mechanisms._mixture_sums import _difference, _simplex_rows
@@ -114,6 +115,7 @@ UNEVEN = [
     for columns in test_one_hot.UNEVEN[:2]
 ]
 ONE_CLASS = Claim(test_one_hot.test_two_rows_of_the_only_class_attain_the_bound_of_a_replaced_one, (2,) * 6, True)
+OF_SUM = Claim(test_one_hot.test_no_row_exceeds_the_bounds_where_the_sum_of_the_classes_weighs_more, (2,) * 6, None, 2)
 SIDES = Claim(test_products_of_sides.test_the_bounds_hold_at_any_weights, (1, 1, 2), (1, 1, -1, 1))
 NEAR = Claim(test_one_hot.test_what_is_added_to_products_of_weights_makes_them_positive)
 ONE_HOT_NOISE = Claim(test_one_hot.test_one_hot_noise_is_at_its_scale, AR)
@@ -414,7 +416,22 @@ MUTANTS = [
     (
         "one-hot replace_one of one class",
         [ONE_HOT[RO]],
-        (residual_plan, ("2 * $added if $classes else 0.0", "0.0")),
+        (residual_plan, ("2 * $added - $rest", "0.0")),
+    ),
+    (
+        "classes whose sum weighs more taken for orthogonal",
+        [OF_SUM],
+        (residual_plan, ("2 * $added - $rest", "2 * $added")),
+    ),
+    (
+        "norms of contrasts of classes forgotten",
+        [OF_SUM],
+        (ClassContrasts.weights, ("$differences**0.5 / $norms", "$differences**0.5")),
+    ),
+    (
+        "weight of the sum of the classes added to that of the differences",
+        [OF_SUM],
+        (ClassContrasts.__init__, ("$n_classes / (self.ratio + $n_classes - 1)", "1.0")),
     ),
     (
         "rows of one class taken for orthogonal",

@@ -414,6 +414,8 @@ class FrameRows:
             Labels of charged releases that nothing was asked of: the moments are released once more instead.
         middles : dict of column name -> int
             See `middles_from_histogram`.
+        row_count : float
+            Released number of rows; of units, where each of them counts 1.
         """
         has_groups = tables or "levels" in noise_multipliers
         schema, unspent = self._complete_schema(noise_multipliers, extra_delta, rng, neighboring, has_groups=has_groups)
@@ -450,7 +452,7 @@ class FrameRows:
         groups = self._grouped(schema, many, binnings, visible, noise_multipliers, rng, neighboring)
         encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
         facts = {"keys": self.keys, "learned": self.schema.incomplete, "construction": self.construction}
-        return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), seen, unspent, middles
+        return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), seen, unspent, middles, row_count
 
     def _complete_schema(self, noise_multipliers, extra_delta, rng, neighboring, *, has_groups):
         """Return the schema with all facts, within reach of constraints and conditions, and `unspent` of `learn`."""
@@ -575,7 +577,7 @@ def _count_rows(chunk, unit_sizes=None):
 
 def _tables(chunk, codec, plan, unit_sizes=None):
     codes, class_codes = codec.codes(chunk)
-    return one_hot_moments(codes, plan, class_codes, max(codec.n_classes, 1), unit_sizes=unit_sizes)
+    return one_hot_moments(codes, plan, class_codes, unit_sizes=unit_sizes)
 
 
 def _unit_tables(first_rows, sizes, codec, columns, max_rows):

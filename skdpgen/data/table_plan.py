@@ -146,7 +146,7 @@ def has_learned_bins(binnings):
     return any(not np.allclose(b.mass, widths[name] / widths[name].sum()) for name, b in binnings.items())
 
 
-def plan_tables(codec, seen, importance, middles=None):
+def plan_tables(codec, seen, importance, middles=None, ratio=1.0):
     """Choose contrasts and weights of the tables.
 
     Parameters
@@ -158,6 +158,8 @@ def plan_tables(codec, seen, importance, middles=None):
     middles : dict, default=None
         See `sides_of`, which take the place of two-way tables that the noise hides. Without it the plan has the same
         weights.
+    ratio : float, default=1.0
+        See `ClassContrasts`.
 
     Returns
     -------
@@ -168,11 +170,12 @@ def plan_tables(codec, seen, importance, middles=None):
     return residual_plan(
         codec.n_levels,
         codec.n_bins([block.name for block in blocks]),
-        codec.n_classes,
+        max(codec.n_classes, 1),
         pairs=np.isfinite(seen),
         importance=importance,
         kept=_KEPT if seen <= SEEN else _KEPT_HIDDEN,
         sides=sides,
+        ratio=ratio,
     )
 
 

@@ -30,20 +30,24 @@ class ThinnedTables:
     pairs, noise_sd : arrays of shape (n_classes, n_contrasts, n_contrasts), broadcast
         Released, and the finite standard deviation of its noise.
     contrasts : Contrasts
+    classes : ClassContrasts
+        How the noise of the classes is correlated.
     n_restarts : int
         At least two. Their draws sum to zero, so that their mean has the noise of the release alone.
     rng : numpy.random.Generator
     """
 
-    def __init__(self, pairs, noise_sd, contrasts, n_restarts, rng):
+    def __init__(self, pairs, noise_sd, contrasts, classes, n_restarts, rng):
         drawn = rng.standard_normal((n_restarts, *pairs.shape))
         for table in drawn.reshape(-1, *pairs.shape[1:]):
             upper = np.triu(table, 1)
             table[:] = upper + upper.T
+        for restart in range(n_restarts):
+            drawn[restart] = classes.correlated(drawn[restart])
         drawn *= np.where(_across(contrasts), noise_sd, 0.0)
         drawn -= drawn.mean(axis=0)
         drawn *= (n_restarts / (n_restarts - 1)) ** 0.5
-        self.contrasts, self._pairs, self._drawn = contrasts, pairs, drawn
+        self.contrasts, self._classes, self._pairs, self._drawn = contrasts, classes, pairs, drawn
 
     def to_fit(self, restart):
         """The tables to which a restart is fitted."""
@@ -63,7 +67,7 @@ class ThinnedTables:
         counts, marginals : arrays of shape (n_classes,), (n_classes, n_columns_encoded)
             Rows, and shares of the levels, of each class.
         weight : array of shape (n_contrasts, n_contrasts)
-            Inverse variances of the noise.
+            Inverse variances of the noise of a class.
         classes : array of int
             Those that have rows.
 
@@ -78,12 +82,15 @@ class ThinnedTables:
         for restart, tables in enumerate(expected):
             found = tables - independent
             mean += found / n_restarts
-            product += found * (self.to_compare(restart) - independent) / n_restarts
-        factors = self._factors(*((part[classes].sum(axis=0) * weight) for part in (product, mean**2)))
+            product += found * self._classes.weighted(self.to_compare(restart) - independent) / n_restarts
+        square = mean * self._classes.weighted(mean)
+        factors = self._factors(*((part[classes].sum(axis=0) * weight) for part in (product, square)))
         shrunk = independent + factors * mean
         missed = self._pairs - shrunk
         # mean square, divided by the variance of the noise: 1 if all of it is noise
-        size = np.sum(missed[classes] ** 2 * weight) / max(len(classes) * np.count_nonzero(weight), 1)
+        size = np.sum((missed * self._classes.weighted(missed))[classes] * weight) / max(
+            len(classes) * np.count_nonzero(weight), 1
+        )
         return shrunk + max(0.0, 1 - 1 / max(size, 1e-300)) * missed
 
     def _factors(self, product, square):

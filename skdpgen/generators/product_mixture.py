@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 from threadpoolctl import threadpool_limits
 
+from ..mechanisms import ClassContrasts
 from ..mechanisms._selection import occupied_cells
 from .denoised_tables import ThinnedTables
 from .sides import pairs_from_sides
@@ -181,8 +182,8 @@ class TableModel(ProductMixture):
 
 # ---- the fit -------------------------------------------------------------------------------------------------------
 def fit_tables(
-    released, noise_sd, contrasts, rng, *, optional=None, n_components=30, n_restarts=5, n_iter=200, progress=None,
-    triples=None, sides=None,
+    released, noise_sd, contrasts, rng, *, classes=None, optional=None, n_components=30, n_restarts=5, n_iter=200,
+    progress=None, triples=None, sides=None,
 ):  # fmt: skip
     """Fit prior and decoder to released one-way and two-way tables, and interactions: post-processing.
 
@@ -193,6 +194,8 @@ def fit_tables(
     contrasts : Contrasts
     rng : numpy.random.Generator
         Draws the initial support points and the noise of `ThinnedTables`; the noise of the release is in `released`.
+    classes : ClassContrasts, default=None
+        How the classes of the two-way tables were measured. None: each of them alone.
     optional : array of bool of shape (n_columns_encoded,), default=None
         Levels that the data need not have; see `consistent_marginals`.
     n_components : int, default=30
@@ -215,6 +218,7 @@ def fit_tables(
     TableModel
     """
     n_levels = contrasts.n_levels
+    classes = ClassContrasts(len(released.count)) if classes is None else classes
     counts, marginals, absent = consistent_marginals(released, noise_sd, contrasts, optional)
     measured = released.pairs is not None
     if released.sides is not None:
@@ -227,8 +231,10 @@ def fit_tables(
         size, n_restarts, n_iter, denoise = _effort(len(counts), len(absent), n_restarts, n_iter, measured)
         restarts = _initial_restarts(prior, size, n_restarts, rng)
         _silence(restarts, absent)
-        loss = _TableLoss(released, noise_sd, contrasts, counts)
-        thinned = ThinnedTables(released.pairs, noise_sd.pairs, contrasts, n_restarts, rng) if denoise else None
+        loss = _TableLoss(released, noise_sd, contrasts, classes, counts)
+        thinned = (
+            ThinnedTables(released.pairs, noise_sd.pairs, contrasts, classes, n_restarts, rng) if denoise else None
+        )
         fitted = 0 if triples is None else _find_triples(triples, restarts, loss, thinned, n_iter, progress, rng)
         steps = _steps((n_restarts - fitted + n_restarts * denoise) * n_iter, progress)
         _descend_each(restarts[fitted:], loss, thinned, n_iter, steps, first=fitted)
@@ -456,10 +462,10 @@ def _gaussian_prior(released, counts, marginals, n_components, n_levels, absent)
 class _TableLoss:
     """Squared error of expected against released tables, in contrasts, weighted by the known noise."""
 
-    def __init__(self, released, noise_sd, contrasts, counts):
+    def __init__(self, released, noise_sd, contrasts, classes, counts):
         self.offsets, self.block = contrasts.level_starts, block_of_level(contrasts.n_levels)
         self.member = (self.block == np.arange(len(contrasts.n_levels))[:, None]).astype(np.float32)
-        self.counts, self.triples = counts, None
+        self.counts, self.triples, self.noise_of_classes = counts, None, classes
         # a class that the noise hides has no rows to describe: its points stay where its Gaussian put them
         self.classes = np.flatnonzero(counts) if np.any(counts) else np.arange(len(counts))
         levels = (slice(*ends) for ends in itertools.pairwise(contrasts.level_starts))
@@ -486,15 +492,19 @@ class _TableLoss:
     def gradients(self, restarts):
         """Gradients of the loss of the mixture of restarts: (points, weight, bias) of each."""
         found = [tuple(np.zeros_like(part) for part in restart) for restart in restarts]
+        probabilities, centred, errors = {}, {}, -self.pairs
         for k in self.classes:
-            p = np.concatenate(
+            probabilities[k] = np.concatenate(
                 [self._probabilities(weight.T @ points[k].T + bias[:, None]) for points, weight, bias in restarts],
                 axis=1,
             )
-            each = np.float32(max(self.counts[k], 1.0)) / p.shape[1]  # rows that one point stands for
-            centred = self._centred(p)
-            error = each * (((each * (centred @ centred.T) - self.pairs[k]) * self.pair_weight) @ centred)
-            error += (each * self.one_way_weight * (each * centred.sum(axis=1) - self.one_way[k]))[:, None]
+            centred[k] = self._centred(probabilities[k])
+            errors[k] += self._rows_of_a_point(k, centred[k]) * (centred[k] @ centred[k].T)
+        errors = self.noise_of_classes.weighted(errors)
+        for k, p in probabilities.items():
+            each = self._rows_of_a_point(k, p)
+            error = each * ((errors[k] * self.pair_weight) @ centred[k])
+            error += (each * self.one_way_weight * (each * centred[k].sum(axis=1) - self.one_way[k]))[:, None]
             gradient = np.empty_like(p)
             for levels, own, matrix in self.contrasts:
                 gradient[levels] = matrix @ error[own]
@@ -509,6 +519,9 @@ class _TableLoss:
                 of_restart[1][:] += (part @ points[k]).T
                 of_restart[2][:] += part.sum(axis=1)
         return found
+
+    def _rows_of_a_point(self, k, p):
+        return np.float32(max(self.counts[k], 1.0)) / p.shape[1]
 
     def _centred(self, p):
         """Contrasts of the probabilities of the levels at each point."""

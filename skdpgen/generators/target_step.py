@@ -16,6 +16,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
 
+from .._types import BoundedSum
 from ..tabular._encoder import one_hot
 from ..utils.blocks import map_blocks
 from .oblivious_trees import boosted_trees
@@ -41,6 +42,9 @@ _LEAST_VARIANCE = 0.1
 # Share of the variance of a cell of numbers that neighbouring cells have in common, and the share of the cells of a
 # column beyond which this falls to 1/e.
 _COMMON, _REACH = 0.8, 0.3
+# Squared weight of two-way tables of all classes over that of the differences between classes. Against 1, the two-way
+# TVD of Adult, police stops, churn and insurance, and of Adult at epsilon .3, is 4 to 8 % less, and AUROC the same.
+_RATIO = 3.0
 # Largest noise of a gradient, over its bound and the number of rows, with which the model is made. With a tenth of the
 # budget at epsilon 1 these are 1,500 rows.
 _MOST_NOISE = 0.008
@@ -57,7 +61,38 @@ def hides_target(counts, noise):
         Standard deviation of the noise of the gradient over its clipping bound.
     """
     covered = covered_classes(counts / max(counts.sum(), 1e-12))
-    return len(covered) < 2 or noise > _MOST_NOISE * counts[covered].sum()
+    return len(covered) < 2 or hides_gradient(counts[covered].sum(), noise)
+
+
+def hides_gradient(n_rows, noise):
+    """Whether the noise hides the gradient of so many rows; see `hides_target`."""
+    return noise > _MOST_NOISE * n_rows
+
+
+def ratio_of_classes(noise_multipliers, n_rows, neighboring):
+    """Weight of the two-way tables of all classes, in which a model of the target tells the classes apart.
+
+    Parameters
+    ----------
+    noise_multipliers : mapping of str to float
+        Of each release of the fit, by label.
+    n_rows : float
+        Released, or assumed.
+    neighboring : str or UnitRelation
+
+    Returns
+    -------
+    float
+        The `ratio` of `ClassContrasts`; 1 where no model of the target follows.
+    """
+    if "target" not in noise_multipliers:
+        return 1.0
+    return 1.0 if hides_gradient(n_rows, gradient_noise(noise_multipliers["target"], neighboring)) else _RATIO
+
+
+def gradient_noise(noise_multiplier, neighboring):
+    """Standard deviation of the noise of the gradient over its clipping bound; public."""
+    return noise_multiplier * BoundedSum(0.0, add_or_remove_one=1.0).sensitivity(neighboring)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._contrasts import OneHotMoments, Residuals
+from ._contrasts import ClassContrasts, OneHotMoments, Residuals
 from ._gaussian import add_gaussian, check_bound, clip_rows, exact_value, lattice_rows
 from ._histogram import (
     LARGEST,
@@ -54,6 +54,7 @@ __all__ = [
     "LARGEST",
     "N_OCTAVE_CELLS",
     "N_QUARTERS",
+    "ClassContrasts",
     "MixtureSums",
     "Moments",
     "OneHotMoments",

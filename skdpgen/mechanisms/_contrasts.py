@@ -53,6 +53,86 @@ class Residuals(NamedTuple):
     sides: np.ndarray | None = None
 
 
+class ClassContrasts:
+    """The sum of tables of classes, and the differences between classes, which may have less weight.
+
+    The squared weights of the orthonormal contrasts of the classes have a mean of 1: a table of one row has the same
+    norm, whatever the ratio is.
+
+    Parameters
+    ----------
+    n_classes : int, default=1
+    ratio : float, default=1.0
+        Squared weight of the sum over that of the differences, at least 1. 1 is one measurement of each class.
+
+    Attributes
+    ----------
+    of_sum, of_differences : float
+        Squared weights of the orthonormal contrasts.
+    variance : float
+        Variance of the noise on each class, over that at ratio 1.
+    """
+
+    def __init__(self, n_classes=1, ratio=1.0):
+        if not ratio >= 1:
+            raise ValueError(f"the ratio must be at least 1; got {ratio!r}")
+        self.n_classes, self.ratio = n_classes, float(ratio) if n_classes > 1 else 1.0
+        self.of_differences = n_classes / (self.ratio + n_classes - 1)
+        self.of_sum = self.ratio * self.of_differences
+        self.variance = (1 / self.of_sum + (n_classes - 1) / self.of_differences) / n_classes
+        self._splits = Contrasts([n_classes], [0])
+
+    @property
+    def equal(self):
+        """Whether each class is measured alone."""
+        return self.ratio == 1
+
+    @property
+    def largest(self):
+        """Factor of the tables of all classes together that no measured entry exceeds."""
+        return 1 if self.equal else self._splits.largest
+
+    @property
+    def weights(self):
+        """Weight of every entry that is measured, in whole numbers, shape (n_classes,)."""
+        if self.equal:
+            return np.ones(self.n_classes)
+        return np.append((self.of_sum / self.n_classes) ** 0.5, self.of_differences**0.5 / self._splits.norms)
+
+    @property
+    def product(self):
+        """Inner product of the weighted contrasts of two classes; that of a class with itself is 1."""
+        return (self.of_sum - self.of_differences) / self.n_classes
+
+    def measure(self, tables):
+        """Whole numbers that are measured, of tables of shape (n_classes, ...)."""
+        if self.equal:
+            return tables
+        differences = self._splits.of_levels(np.moveaxis(tables, 0, -1))
+        return np.concatenate([tables.sum(axis=0)[None], np.moveaxis(differences, -1, 0)])
+
+    def tables(self, measured):
+        """Tables of the classes from what `measure` returns."""
+        if self.equal:
+            return measured
+        differences = np.tensordot(self._splits.matrices[0] / self._splits.norms, measured[1:], 1)
+        return measured[0] / self.n_classes + differences
+
+    def correlated(self, draws):
+        """Noise as that of the release from independent draws of each class, both of unit variance."""
+        sums, differences = ((part * self.variance) ** -0.5 for part in (self.of_sum, self.of_differences))
+        return self._apply(sums, differences, draws)
+
+    def weighted(self, errors):
+        """Errors times the inverse of the covariance of that noise."""
+        return self._apply(self.variance * self.of_sum, self.variance * self.of_differences, errors)
+
+    def _apply(self, on_sum, on_differences, tables):
+        if self.equal:
+            return tables
+        return on_differences * tables + (on_sum - on_differences) * tables.mean(axis=0)
+
+
 class Contrasts:
     """Orthonormal contrasts of the levels of each block: a tree halves the levels, and each split is a contrast.
 

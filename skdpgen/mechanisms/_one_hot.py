@@ -20,7 +20,7 @@ _EXACT_ROWS = 1 << 20
 _MOST_ENTRIES = 1 << 24
 
 
-def one_hot_moments(codes, plan, y_codes=None, n_classes=1, *, unit_sizes=None):
+def one_hot_moments(codes, plan, y_codes=None, *, unit_sizes=None):
     """Measure, in each class, how the rows are spread over the levels of each column and of each two columns.
 
     Parameters
@@ -28,10 +28,9 @@ def one_hot_moments(codes, plan, y_codes=None, n_classes=1, *, unit_sizes=None):
     codes : array of int of shape (n_samples, n_blocks)
         Level of each column; a code that is no level of its column counts nowhere in it.
     plan : ResidualPlan
-        Public; made for more than one class if there are such.
+        Public.
     y_codes : array of int of shape (n_samples,), default=None
-        Class of each row; rows with a code outside ``0 .. n_classes - 1`` are left out. None: all in class 0.
-    n_classes : int, default=1
+        Class of each row; rows with a code that is no class of the plan are left out. None: all in class 0.
     unit_sizes : array of int of shape (n_samples,), default=None
         As in `joint_histogram`.
 
@@ -40,17 +39,16 @@ def one_hot_moments(codes, plan, y_codes=None, n_classes=1, *, unit_sizes=None):
     BoundedSum
         `value` of shape (n_classes, p), in steps of the lattice: count, contrasts of the one-way tables, contrasts of
         the two-way tables (upper block triangle), or sums of the products of sides. The tables are an orthogonal map of
-        the contrasts. The bounds are those of the plan.
+        the contrasts. Those of two-way tables are in contrasts of the classes too, as the plan says: the sum of all
+        classes, then their differences. The bounds are those of the plan.
     """
     codes = np.asarray(codes)
     contrasts, n_levels = plan.contrasts, plan.contrasts.n_levels
     n, n_blocks = codes.shape
     if n_levels.shape != (n_blocks,):
         raise ValueError(f"the plan is one of {len(n_levels)} columns; got {n_blocks}")
-    if n_classes > 1 and not plan.classes:
-        raise ValueError(f"the plan is one of a single class; got {n_classes}")
-    lattice = _ROW_LATTICE if unit_sizes is None else LATTICE
-    most = int(_MOST_STEPS * lattice) // contrasts.largest**2
+    lattice, n_classes = _ROW_LATTICE if unit_sizes is None else LATTICE, plan.classes.n_classes
+    most = int(_MOST_STEPS * lattice) // (contrasts.largest**2 * plan.classes.largest)
     if n > most:
         raise ValueError(f"at most {most} rows can be counted exactly; got {n}")
     y_codes = np.zeros(n, dtype=np.int64) if y_codes is None else np.asarray(y_codes)
@@ -69,6 +67,7 @@ def one_hot_moments(codes, plan, y_codes=None, n_classes=1, *, unit_sizes=None):
             elif rows.size:
                 both = contrasts.of_levels(contrasts.of_levels(_whole(both)).T)
                 value[k, 1 + width :] += steps * both[rows, columns]
+    value[:, 1 + width :] = plan.classes.measure(value[:, 1 + width :])
     return BoundedSum(
         value,
         add_or_remove_one=plan.add_or_remove_one,
@@ -102,7 +101,7 @@ def unpack_one_hot_moments(packed, plan):
     if not plan.pairs:
         return Residuals(count, one_way, None)
     pairs = np.zeros((len(packed), len(norms), len(norms)))
-    pairs[:, rows, columns] = packed[:, 1 + len(norms) :] / (norms[rows] * norms[columns])
+    pairs[:, rows, columns] = plan.classes.tables(packed[:, 1 + len(norms) :]) / (norms[rows] * norms[columns])
     return Residuals(count, one_way, pairs + pairs.transpose(0, 2, 1))
 
 

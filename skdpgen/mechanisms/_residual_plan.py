@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._contrasts import Contrasts, Residuals
+from ._contrasts import ClassContrasts, Contrasts, Residuals
 
 # Rounds of the search for the weights, and the change at which it ends.
 _ROUNDS, _SETTLED = 100, 1e-6
@@ -34,8 +34,8 @@ class ResidualPlan:
     contrasts : Contrasts
     pairs : bool
         Whether there are two-way tables.
-    classes : bool
-        Whether there may be more than one class.
+    classes : ClassContrasts
+        How the classes of two-way tables are measured; their sides are measured in each class.
     inverse : tuple of arrays
         Squared weight of the count, of every part of every block, shape (n_parts,), and of every two parts, shape
         (n_parts, n_parts), zero within a block; the parts of all blocks side by side. Where there are sides, the last
@@ -48,7 +48,7 @@ class ResidualPlan:
 
     contrasts: Contrasts
     pairs: bool
-    classes: bool
+    classes: ClassContrasts
     inverse: tuple
     add_or_remove_one: float
     replace_one: float
@@ -56,7 +56,7 @@ class ResidualPlan:
 
     @property
     def weights(self):
-        """Weight of every entry of the query, contrasts in whole numbers."""
+        """Weight of every entry of the query, contrasts in whole numbers: broadcast to (n_classes, p)."""
         part, norms = self.contrasts.part_of_all, self.contrasts.norms
         count, one_way, both = self.inverse
         found = [[count], one_way[part] / norms**2]
@@ -65,15 +65,28 @@ class ResidualPlan:
             found.append(both[part[rows], part[columns]] / (norms[rows] * norms[columns]) ** 2)
         elif self.sides is not None:
             found.append(both[self.across])
-        return np.sqrt(np.concatenate(found))
+        weights = np.sqrt(np.concatenate(found))
+        if self.classes.equal:
+            return weights
+        of_classes = np.ones((self.classes.n_classes, len(weights)))
+        of_classes[:, 1 + len(norms) :] = self.classes.weights[:, None]
+        return weights * of_classes
 
     def noise_sd(self, scale):
         """Noise of the parts where that of the weighted query is `scale`: Residuals of one class."""
+        return self._noise_sd(scale, 1.0, self.classes.variance)
+
+    def noise_sd_of_sum(self, scale):
+        """The same of the sums over all classes."""
+        n_classes = self.classes.n_classes
+        return self._noise_sd(scale, n_classes, n_classes / self.classes.of_sum)
+
+    def _noise_sd(self, scale, alone, of_pairs):
         count, one_way, both = (scale / np.sqrt(np.where(part > 0, part, np.inf)) for part in self.inverse)
         part = self.contrasts.part_of_all
-        pairs = both[np.ix_(part, part)][None] if self.pairs else None
-        sides = both[None] if self.sides is not None else None
-        return Residuals(np.array([count]), one_way[part][None], pairs, sides)
+        pairs = of_pairs**0.5 * both[np.ix_(part, part)][None] if self.pairs else None
+        sides = alone**0.5 * both[None] if self.sides is not None else None
+        return Residuals(alone**0.5 * np.array([count]), alone**0.5 * one_way[part][None], pairs, sides)
 
     @property
     def across(self):
@@ -83,7 +96,9 @@ class ResidualPlan:
         return np.nonzero(np.triu(self.inverse[2]))
 
 
-def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=None, kept=0.1, sides=None):
+def residual_plan(
+    n_levels, bins=None, n_classes=1, *, pairs=True, importance=None, kept=0.1, sides=None, ratio=1.0
+):  # fmt: skip
     """Choose the weights of the parts of the tables, and prove the sensitivity of their sum.
 
     Parameters
@@ -105,6 +120,9 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
         Side of the middle of its column on which each level is, -1, 0 or 1: public. With it, the products of the sides
         of two columns are measured in place of the two-way tables, which `pairs` must leave out then. They get _SIDES
         of the squared norm of a row, and the one-way tables all the rest as if there were no more.
+    ratio : float, default=1.0
+        Of two-way tables: squared weight of the sum of all classes over that of the differences between classes; see
+        `ClassContrasts`.
 
     Returns
     -------
@@ -118,7 +136,9 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     block the level at which its parts, and half of its parts with each other block, are largest. The side of a level,
     s_i(x_i), is one more function of it, with weights of products alone: all that follows holds for it as well.
 
-    Two rows of different classes differ by two orthogonal vectors. The counts of two rows of one class cancel, and the
+    Two rows of different classes differ by two vectors that are orthogonal, but for the two-way tables where the sum of
+    the classes weighs more: their inner product there is that of `ClassContrasts` times that of one class, which is
+    bounded below like the whole. The counts of two rows of one class cancel, and the
     other products of their parts may be negative. Let g be the vector of all G_i,a = <u_i,a(x_i), u_i,a(x'_i)>. The
     two-way parts are g' V g / 2 with V zero within blocks. For any block-diagonal D and vector w that make V + D - w w'
     positive semi-definite this is at least (w' g)^2 / 2 - g' D g / 2, and so at least t w' g - t^2 / 2 - g' D g / 2 for
@@ -128,20 +148,25 @@ def residual_plan(n_levels, bins=None, n_classes=1, *, pairs=True, importance=No
     among those over which the least is taken.
     """
     n_levels, importance, sides = _checked(n_levels, importance, kept, pairs, sides)
-    contrasts, classes = Contrasts(n_levels, np.zeros_like(n_levels) if bins is None else bins), n_classes > 1
+    contrasts = Contrasts(n_levels, np.zeros_like(n_levels) if bins is None else bins)
     if len(n_levels) * contrasts.n_parts.max(initial=1) > _MOST_PARTS:
         contrasts = Contrasts(n_levels, np.zeros_like(n_levels))
     pairs = bool(pairs and np.count_nonzero(contrasts.n_parts) > 1)
+    several, classes = n_classes > 1, ClassContrasts(n_classes, ratio if pairs else 1.0)
     blocks = _Blocks(contrasts, sides)
     relative = importance / np.exp(np.mean(np.log(importance))) if len(importance) else importance
     if sides is None:
-        inverse = _best_weights(blocks, classes, pairs, relative, kept)
+        inverse = _best_weights(blocks, several, pairs, relative, kept)
     else:
-        inverse = _weights_with_sides(blocks, classes, relative)
+        inverse = _weights_with_sides(blocks, several, relative)
     added = _largest_norm(blocks, inverse)
     alone = 2 * (added - _least_product(blocks, inverse))
+    apart = 0.0
+    if several:
+        of_pairs = 0.0 if classes.equal else _least_product(blocks, (0.0, 0 * inverse[1], inverse[2]))
+        apart = 2 * added - 2 * classes.product * of_pairs
     # at least as far as from a row that counts nowhere
-    replaced = max(alone, added, 2 * added if classes else 0.0)
+    replaced = max(alone, added, apart)
     return ResidualPlan(contrasts, pairs, classes, blocks.flat(inverse), added**0.5, replaced**0.5, sides)
 
 

@@ -26,6 +26,7 @@ from ..data.table_plan import (
     prefers_scores,
     size_of_column,
 )
+from ..generators.target_step import ratio_of_classes
 from ..mechanisms import selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
@@ -190,15 +191,15 @@ def smallest_seen(codec, seen, noise_multiplier, neighboring, n_rows):
     """
     if np.isfinite(seen):
         return seen
-    n_classes, plan = max(codec.n_classes, 1), plan_tables(codec, seen, np.ones(len(codec.n_levels)))
+    plan = plan_tables(codec, seen, np.ones(len(codec.n_levels)))
     if plan.sides is None:
         return np.inf
-    noise = plan.noise_sd(_scale(plan, noise_multiplier, neighboring)).sides[0]
-    mean = n_classes**0.5 * float(np.median(noise[plan.across])) / max(n_rows, 1.0)
+    noise = plan.noise_sd_of_sum(_scale(plan, noise_multiplier, neighboring)).sides[0]
+    mean = float(np.median(noise[plan.across])) / max(n_rows, 1.0)
     return float(np.sin(np.pi / 2 * mean)) if mean < 1 else np.inf
 
 
-def count_errors(codec, noise, neighboring, importance, *, seen=None, scores=None):
+def count_errors(codec, noise, neighboring, importance, *, seen=None, scores=None, ratio=1.0):
     """Return the errors of counts in a model of released tables or scores.
 
     Parameters
@@ -212,6 +213,8 @@ def count_errors(codec, noise, neighboring, importance, *, seen=None, scores=Non
         Smallest correlation by which the tables were, or would be, planned: see `plan_tables`.
     scores : Scores or None, default=None
         Of a model that is made of their moments, not of tables.
+    ratio : float, default=1.0
+        See `plan_tables`.
 
     Returns
     -------
@@ -220,7 +223,8 @@ def count_errors(codec, noise, neighboring, importance, *, seen=None, scores=Non
     if scores is not None:
         errors = _errors_of_scores(codec, scores, noise, neighboring)
     else:
-        errors = _errors_of_tables(codec, noise["moments"], neighboring, plan_tables(codec, seen, importance))
+        plan = plan_tables(codec, seen, importance, ratio=ratio)
+        errors = _errors_of_tables(codec, noise["moments"], neighboring, plan)
     return _with_grouped(errors, codec, noise, neighboring)
 
 
@@ -237,13 +241,12 @@ def _with_grouped(errors, codec, noise, neighboring):
 
 def _errors_of_tables(codec, noise_multiplier, neighboring, plan):
     """Those of the tables that are the sums of their parts: means over the levels of a column."""
-    n_blocks, n_classes = len(codec.n_levels), max(codec.n_classes, 1)
+    n_blocks = len(codec.n_levels)
     scale = _scale(plan, noise_multiplier, neighboring)
     if scale == 0:
         zero = np.zeros(n_blocks)
         return CountErrors(zero, zero, 0.0, 0.0)
-    noise = plan.noise_sd(scale)
-    variances = plan.contrasts.table_variances(noise)
+    variances = plan.contrasts.table_variances(plan.noise_sd_of_sum(scale))
     starts = plan.contrasts.level_starts[:-1]
     one_way = np.add.reduceat(variances.one_way[0], starts) / codec.n_levels
     two_way = np.full(n_blocks, np.nan)
@@ -251,9 +254,9 @@ def _errors_of_tables(codec, noise_multiplier, neighboring, plan):
         sums = np.add.reduceat(np.add.reduceat(variances.pairs[0], starts, axis=0), starts, axis=1)
         mean = sums / np.outer(codec.n_levels, codec.n_levels)
         np.fill_diagonal(mean, np.nan)
-        two_way = np.nanmedian((n_classes * mean) ** 0.5, axis=1)
-    of_class = float(noise.count[0])
-    return CountErrors((n_classes * one_way) ** 0.5, two_way, of_class, (_HIDDEN + float(ndtri(_KEPT))) * of_class)
+        two_way = np.nanmedian(mean**0.5, axis=1)
+    of_class = float(plan.noise_sd(scale).count[0])
+    return CountErrors(one_way**0.5, two_way, of_class, (_HIDDEN + float(ndtri(_KEPT))) * of_class)
 
 
 def _scale(plan, noise_multiplier, neighboring):
@@ -417,7 +420,8 @@ class PlannedTable:
             return codec, CountErrors(unknown, unknown, np.nan, np.nan)
         importance = np.array(self.importance)
         scores = Scores.of_codec(codec, importance) if as_scores else None
-        return codec, count_errors(codec, noise, neighboring, importance, seen=seen, scores=scores)
+        tables = {"seen": seen, "scores": scores, "ratio": ratio_of_classes(noise, n_rows, neighboring)}
+        return codec, count_errors(codec, noise, neighboring, importance, **tables)
 
     def _assumed_groups(self, schema, visible):
         """Groups of declared levels, as many as the fit would make, and declared groups."""

@@ -20,7 +20,7 @@ from ..generators.refined_table import RefinedTable
 from ..generators.rows_of_classes import RowsOfClasses
 from ..generators.scores import ScoreModel, fit_scores
 from ..generators.target_model import TargetModel, covered_classes
-from ..generators.target_step import hides_target, initial_step
+from ..generators.target_step import gradient_noise, hides_target, initial_step, ratio_of_classes
 from ..generators.triples import quarters_of_levels, released_triples
 from ..generators.units import UnitModel, UnitSampler
 from ..mechanisms import add_gaussian, triple_bounds, unpack_moments, unpack_one_hot_moments
@@ -66,13 +66,16 @@ class FrameModel(ReleasedModel):
         Smallest correlation that the noise would not hide when the tables were planned (see `plan_bins`): with the
         codec, it says which tables were released. None without two-way tables; NaN of a file of an earlier version,
         which does not say it.
+    ratio : float, default=1.0
+        See `ratio_of_classes`.
     """
 
     def __init__(
         self, codec, latent_model, row_count, mixture=None, net=None, units=None, respent=(), target_model=None,
-        seen=math.nan,
+        seen=math.nan, ratio=1.0,
     ):  # fmt: skip
-        self.respent, self.target_model, self.seen = tuple(respent), target_model, seen
+        self.respent, self.target_model = tuple(respent), target_model
+        self.seen, self.ratio = seen, ratio
         self.codec, self.latent_model, self.row_count = codec, latent_model, row_count
         self.mixture, self.net, self.units = mixture, net, units
 
@@ -204,6 +207,7 @@ class FrameModel(ReleasedModel):
             **({"respent": list(self.respent)} if self.respent else {}),
             **({} if self.target_model is None else {"target_model": self.target_model.to_state()}),
             **({} if self.seen is not None and math.isnan(self.seen) else {"seen": self.seen}),
+            **({} if self.ratio == 1 else {"ratio": self.ratio}),
         }
 
     @classmethod
@@ -221,7 +225,8 @@ class FrameModel(ReleasedModel):
             if not (codec.targets and mixture is None and net is None and units is None):
                 raise ValueError("the model file has a model of the target, which this kind of model does not have")
             target_model = TargetModel.from_state(target_model, codec.is_number, codec.n_levels, codec.n_classes)
-        return cls(codec, latent, state["row_count"], mixture, net, units, respent, target_model, _seen_of(state))
+        facts = {"respent": respent, "target_model": target_model, "seen": _seen_of(state), "ratio": _ratio_of(state)}
+        return cls(codec, latent, state["row_count"], mixture, net, units, **facts)
 
 
 def _seen_of(state):
@@ -232,6 +237,14 @@ def _seen_of(state):
     if isinstance(seen, bool) or not isinstance(seen, int | float) or not 0 < seen < math.inf:
         raise ValueError("the model file holds no correlation that the noise would not hide")
     return float(seen)
+
+
+def _ratio_of(state):
+    """The entry `ratio` of a model file; 1 if there is none."""
+    ratio = state.get("ratio", 1.0)
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 1 <= ratio < math.inf:
+        raise ValueError("the model file holds no weight of the tables of all classes")
+    return float(ratio)
 
 
 def fit_frame_model(rows, model, fit):
@@ -250,11 +263,12 @@ def fit_frame_model(rows, model, fit):
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     options = {"tables": True, "scores": model.moments_alone}
-    codec, seen, unspent, middles = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options)
+    codec, seen, unspent, middles, n_rows = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options)
     noise = noise_with_levels(noise, codec.encoder.groups_)
     scores = Scores.of_codec(codec, rows.importance_of(codec)) if seen is None else None
     seen = np.inf if seen is None and scores is None else seen  # too many scores: one-way tables
-    plan = plan_tables(codec, seen, rows.importance_of(codec), middles) if scores is None else None
+    ratio = ratio_of_classes(noise, n_rows, neighboring)
+    plan = plan_tables(codec, seen, rows.importance_of(codec), middles, ratio) if scores is None else None
     tables = rows.moments(codec, plan) if scores is None else rows.score_moments(codec, scores)
     noise_multiplier, triples = noise["moments"], None
     packed = add_gaussian(tables, noise_multiplier, rng, neighboring)
@@ -265,7 +279,9 @@ def fit_frame_model(rows, model, fit):
         unspent = unspent if triples is not None else (*unspent, "triples")
     if "target" in noise:
         counts = _class_counts(packed, noise_multiplier * tables.sensitivity(neighboring), plan, scores, codec)
-        unspent = (*unspent, "target") if hides_target(counts, _gradient_noise(fit)) else unspent
+        unspent = (
+            (*unspent, "target") if hides_target(counts, gradient_noise(noise["target"], neighboring)) else unspent
+        )
     for label in unspent:  # its share of the budget buys the moments again
         both = noise_multiplier, noise[label]
         packed = joined(packed, add_gaussian(tables, both[1], rng, neighboring), both)
@@ -280,7 +296,7 @@ def fit_frame_model(rows, model, fit):
     row_count = fit.sample_size(rows, latent_model.class_counts.sum())
     units = None if model.units is None else release_units(rows, codec, model.units, fit)
     shown = float(seen) if scores is None and np.isfinite(seen) else None
-    fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent, seen=shown)
+    fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent, seen=shown, ratio=ratio)
     if "unit_pairs" in noise:
         fitted.units = release_pairs(rows, fitted, model.units.shared, fit)
     if "target" in noise and "target" not in unspent:
@@ -309,7 +325,8 @@ def release_target_model(rows, fitted, fit):
     values, _ = codec.seen_values(synthetic)
     counts = fitted.latent_model.class_counts[covered]
     row_count = max(float(counts.sum()), 1.0)
-    step = initial_step(values, classes, covered, codec.is_number, codec.n_levels, _gradient_noise(fit) / row_count)
+    noise_of_row = gradient_noise(noise, fit.neighboring) / row_count
+    step = initial_step(values, classes, covered, codec.is_number, codec.n_levels, noise_of_row)
     query = rows.target_gradients(codec, step)
     gradient = step.bound * add_gaussian(query, noise, fit.rng, fit.neighboring)
     if len(covered) < 2:  # the gradient is 0, and is released since it was charged
@@ -323,11 +340,6 @@ def release_target_model(rows, fitted, fit):
     sd = step.bound * noise * query.sensitivity(fit.neighboring)
     model = step.corrected(gradient, sd, row_count)
     return model.with_shares(values[np.isin(classes, covered)], counts / counts.sum())
-
-
-def _gradient_noise(fit):
-    """Standard deviation of the noise of the gradient `target`, over its clipping bound; public."""
-    return fit.noise["target"] * BoundedSum(0.0, add_or_remove_one=1.0).sensitivity(fit.neighboring)
 
 
 def _class_counts(packed, scale, plan, scores, codec):
@@ -389,6 +401,7 @@ def _fit_to_tables(packed, scale, plan, triples, codec, model, fit):
         plan.noise_sd(scale),
         plan.contrasts,
         fit.stream,
+        classes=plan.classes,
         progress=bar,
         triples=triples,
         sides=plan.sides,

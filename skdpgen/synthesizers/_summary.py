@@ -478,7 +478,7 @@ def _errors(model, noise, neighboring, importance, n_counted):
     weights = np.array([importance.get(block.name, 1.0) for block in model.codec.blocks])
     if isinstance(latent, TableModel):
         seen = _seen_of(model, noise, neighboring, n_counted)
-        return count_errors(model.codec, noise, neighboring, weights, seen=seen)
+        return count_errors(model.codec, noise, neighboring, weights, seen=seen, ratio=model.ratio)
     return count_errors(model.codec, noise, neighboring, weights, scores=latent.scores)
 
 

@@ -102,7 +102,7 @@ QUERIES = {
     "norms": (lambda r, m: norm_histogram(_norms(r), _CELL, m), E[0], 0 * E[0]),
     "class norms": (lambda r, m: class_norm_histogram(_norms(r), _codes(r)[:, 0], 2, _CELL, m), E[0], 0 * E[0]),
     "total": (lambda r, m: total(7 * _codes(r)[:, 0], 7, m), E[0], -E[0]),
-    "tables": (lambda r, m: one_hot_moments(_codes(r), _TABLES[0], _side(r), 2, unit_sizes=m), _ALL, -_ALL),
+    "tables": (lambda r, m: one_hot_moments(_codes(r), _TABLES[0], _side(r), unit_sizes=m), _ALL, -_ALL),
     "triples": (lambda r, m: triple_interactions(3 * _codes(r), [False] * 3, unit_sizes=m), _ALL, -_ALL),
     "triples of classes": (
         lambda r, m: triple_interactions(3 * _codes(r), [False] * 3, _side(r), 2, unit_sizes=m),
@@ -110,7 +110,7 @@ QUERIES = {
         2 * E[3] - _ALL,  # of the same class
     ),
     "tables of classes": (
-        lambda r, m: one_hot_moments(_codes(r)[:, :2], _TABLES[1], _side(r), 2, unit_sizes=m),
+        lambda r, m: one_hot_moments(_codes(r)[:, :2], _TABLES[1], _side(r), unit_sizes=m),
         _ALL,
         -_ALL,
     ),

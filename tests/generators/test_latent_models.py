@@ -21,7 +21,15 @@ from skdpgen.generators.product_mixture import (
     consistent_marginals,
     fit_tables,
 )
-from skdpgen.mechanisms import Moments, Residuals, exact_value, one_hot_moments, residual_plan, unpack_one_hot_moments
+from skdpgen.mechanisms import (
+    ClassContrasts,
+    Moments,
+    Residuals,
+    exact_value,
+    one_hot_moments,
+    residual_plan,
+    unpack_one_hot_moments,
+)
 from skdpgen.mechanisms._contrasts import Contrasts
 
 
@@ -114,7 +122,7 @@ def _table(rng, n=6000):
 
 def _released(codes, y, levels, pairs=True):
     plan = residual_plan(levels, n_classes=2, pairs=pairs)
-    return unpack_one_hot_moments(exact_value(one_hot_moments(codes, plan, y, 2)), plan), plan.contrasts
+    return unpack_one_hot_moments(exact_value(one_hot_moments(codes, plan, y)), plan), plan.contrasts
 
 
 def _zeros_like(moments):
@@ -266,7 +274,7 @@ def test_many_levels_take_fewer_steps(rng):
     assert steps == [2000, 408]  # fewer fits first, then fewer steps
 
 
-def _loss_of_tables(rng, counts, n_levels):
+def _loss_of_tables(rng, counts, n_levels, ratio=1.0):
     """A loss of random tables, and its parameters in double precision."""
     contrasts, n_classes = Contrasts(n_levels, [0] * (len(n_levels) - 1) + n_levels[-1:]), len(counts)
     size, width = len(contrasts.norms), sum(n_levels)
@@ -277,24 +285,28 @@ def _loss_of_tables(rng, counts, n_levels):
     own = rng.uniform(3, 5, (1, size))
     noise_sd = Residuals(np.array([5.0]), own, own[:, :, None] * own[:, None, :] / 4)
     parameters = rng.normal(size=(n_classes, 8, 3)), rng.normal(size=(3, width)), rng.normal(size=width)
-    return _TableLoss(released, noise_sd, contrasts, np.asarray(counts, dtype=float)), parameters, contrasts
+    classes = ClassContrasts(n_classes, ratio)
+    return _TableLoss(released, noise_sd, contrasts, classes, np.asarray(counts, dtype=float)), parameters, contrasts
 
 
 def _value(loss, contrasts, points, weight, bias):
     """Half the weighted squared error, from its definition, in double precision."""
-    total = 0.0
+    total, errors = 0.0, []
     for k in loss.classes:
         each = max(loss.counts[k], 1.0) / points.shape[1]
         p = block_softmax(points[k] @ weight + bias, loss.offsets, loss.block)
         centred = p @ contrasts.matrix
         one_way, pairs = each * centred.sum(axis=0), each * centred.T @ centred
         total += 0.5 * (loss.one_way_weight * np.square(one_way - loss.one_way[k])).sum()
-        total += 0.25 * (loss.pair_weight * np.square(pairs - loss.pairs[k])).sum()
-    return total
+        errors.append(pairs - loss.pairs[k])
+    noise = loss.noise_of_classes.correlated(np.eye(len(errors)))  # of the classes, from independent draws
+    of_classes = np.einsum("kl,kab,lab->ab", np.linalg.inv(noise @ noise.T), errors, errors)
+    return total + 0.25 * (loss.pair_weight * of_classes).sum()
 
 
-def test_gradients_of_the_tables_are_the_derivatives_of_their_error(rng):
-    loss, parameters, contrasts = _loss_of_tables(rng, [300.0, 120.0], [2, 3, 4])
+@pytest.mark.parametrize("ratio", [1.0, 3.0])
+def test_gradients_of_the_tables_are_the_derivatives_of_their_error(rng, ratio):
+    loss, parameters, contrasts = _loss_of_tables(rng, [300.0, 120.0], [2, 3, 4], ratio)
     assert loss.block.tolist() == block_of_level([2, 3, 4]).tolist()
     found = loss.gradients([tuple(q.astype(np.float32) for q in parameters)])[0]
     for at, gradient in enumerate(found):
@@ -308,7 +320,7 @@ def test_gradients_of_the_tables_are_the_derivatives_of_their_error(rng):
 
 
 def test_gradients_of_several_restarts_are_those_of_their_mixture(rng):
-    loss, parameters, _ = _loss_of_tables(rng, [300.0, 120.0], [2, 3, 4])
+    loss, parameters, _ = _loss_of_tables(rng, [300.0, 120.0], [2, 3, 4], 3.0)
     points, weight, bias = (q.astype(np.float32) for q in parameters)
     halves = [(points[:, part], weight, bias) for part in (slice(4), slice(4, 8))]
     whole, found = loss.gradients([(points, weight, bias)])[0], loss.gradients(halves)

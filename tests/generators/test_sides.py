@@ -47,7 +47,7 @@ def _released(codes, y, n_classes=1, noise=0.0, rng=None, middle=4):
     n_columns = codes.shape[1]
     sides = np.tile(np.where(np.arange(8) < middle, -1, 1), n_columns)
     plan = residual_plan([8] * n_columns, [8] * n_columns, n_classes, pairs=False, sides=sides)
-    query = one_hot_moments(codes, plan, y, n_classes)
+    query = one_hot_moments(codes, plan, y)
     value, scale = exact_value(query), noise * plan.add_or_remove_one
     if noise:
         value = value + rng.normal(size=value.shape) * scale / query.weights

@@ -63,7 +63,7 @@ def test_rows_of_any_codes_stay_within_the_sensitivity(rng, relation):
     plan = residual_plan(levels, n_classes=2)
 
     def query(rows):
-        return one_hot_moments(rows, plan, np.zeros(len(rows), dtype=int), 2)
+        return one_hot_moments(rows, plan, np.zeros(len(rows), dtype=int))
 
     start = query(base)
     joined = [query(np.vstack([base, row])) for row in rows]
@@ -96,7 +96,7 @@ def test_rows_of_a_class_that_is_not_there_move_nothing(rng, code):
     np.testing.assert_array_equal(exact_value(without), exact_value(more))
     codes = np.stack([y, y % 2, y], axis=1)
     plan = residual_plan(LEVELS, n_classes=3)
-    without, more = one_hot_moments(codes, plan, y, 3), one_hot_moments(codes[[*range(6), 0]], plan, [*y, code], 3)
+    without, more = one_hot_moments(codes, plan, y), one_hot_moments(codes[[*range(6), 0]], plan, [*y, code])
     np.testing.assert_array_equal(exact_value(without), exact_value(more))
     edges = np.array([0.5, 1.0, 2.0])
     norms = np.linalg.norm(X, axis=1)
@@ -115,8 +115,8 @@ def test_codes_of_any_width_count_in_their_own_cells(dtype):
     np.testing.assert_array_equal(exact_value(class_norm_histogram(norms, narrow, 120, edges)), expected)
     plan, columns = residual_plan([120, 120, 120], n_classes=2), np.stack([narrow] * 3, axis=1)
     np.testing.assert_array_equal(
-        exact_value(one_hot_moments(columns, plan, narrow % 2, 2)),
-        exact_value(one_hot_moments(columns.astype(np.int64), plan, codes % 2, 2)),
+        exact_value(one_hot_moments(columns, plan, narrow % 2)),
+        exact_value(one_hot_moments(columns.astype(np.int64), plan, codes % 2)),
     )
     np.testing.assert_array_equal(
         exact_value(joint_histogram([narrow], [300])), exact_value(joint_histogram([codes], [300]))

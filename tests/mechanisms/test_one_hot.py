@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 from _claims import RELATIONS, assert_noise_at_scale, assert_sensitivity, weighted_change
 
+from skdpgen.mechanisms import (
+    ClassContrasts,
+    add_gaussian,
+    exact_value,
+    one_hot_moments,
+    residual_plan,
+    unpack_one_hot_moments,
+)
 from skdpgen.mechanisms import _one_hot as one_hot
 from skdpgen.mechanisms import _residual_plan as plans
-from skdpgen.mechanisms import add_gaussian, exact_value, one_hot_moments, residual_plan, unpack_one_hot_moments
 from skdpgen.mechanisms._contrasts import Contrasts
 from skdpgen.utils.noise import make_noise_generator
 
@@ -27,10 +34,10 @@ def _plan(**options):
     return residual_plan(N_LEVELS, BINS, N_CLASSES, **options)
 
 
-def _vectors(rows, plan):
-    """Weighted contributions of single rows of one class."""
-    queries = (one_hot_moments(row[None], plan, np.zeros(1, dtype=int), 2 if plan.classes else 1) for row in rows)
-    return np.stack([exact_value(query)[0] * query.weights for query in queries])
+def _vectors(rows, plan, k=0):
+    """Weighted contributions of single rows of a class."""
+    queries = (one_hot_moments(row[None], plan, np.full(1, k)) for row in rows)
+    return np.stack([(exact_value(query) * query.weights).ravel() for query in queries])
 
 
 def counted(rows, n_levels):
@@ -58,7 +65,7 @@ def test_one_hot_sensitivity_is_attained_and_not_exceeded(rng, relation):
         attained = [((np.zeros(4, int), 0), (np.array([1, 1, 1, 0]), 1))]
         pairs = [(one, other) for one in units for other in units]
     assert_sensitivity(
-        lambda data: one_hot_moments(data[0], plan, data[1], N_CLASSES),
+        lambda data: one_hot_moments(data[0], plan, data[1]),
         [(joined(one), joined(other)) for one, other in pairs],
         attained=[(joined(one), joined(other)) for one, other in attained],
         relation=relation,
@@ -112,11 +119,68 @@ def test_rows_of_one_class_may_be_further_apart_than_rows_of_two():
     assert 2**0.5 * plan.add_or_remove_one < furthest <= plan.replace_one * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(("n_levels", "bins"), [(N_LEVELS, BINS), *UNEVEN, ((2,) * 6, None)])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_no_row_exceeds_the_bounds_where_the_sum_of_the_classes_weighs_more(rng, n_levels, bins, n_classes):
+    """Norms are those of a plan of equal weights; the bound of two rows of different classes is near the largest."""
+    plan = residual_plan(n_levels, bins, n_classes, ratio=3.0)
+    plain = residual_plan(n_levels, bins, n_classes)
+    assert plan.add_or_remove_one == plain.add_or_remove_one
+    assert plan.replace_one > plain.replace_one
+    rows = np.array(list(itertools.product(*(range(k) for k in n_levels))))
+    rows = rows[rng.permutation(len(rows))[:300]]
+    first, other = (_vectors(rows, plan, k) for k in (0, n_classes - 1))
+    np.testing.assert_allclose(np.linalg.norm(first, axis=1), np.linalg.norm(_vectors(rows, plain), axis=1))
+    furthest = [np.linalg.norm(one - second, axis=1).max() for second in (first, other) for one in first[:, None]]
+    assert 0.97 * plan.replace_one < max(furthest) <= plan.replace_one * (1 + 1e-9)
+    assert max(furthest) > (1 - 1e-6) * plan.replace_one or len(set(n_levels)) > 1
+    # the sabotaged twin: rows of different classes taken for orthogonal
+    assert max(furthest) > 2**0.5 * np.linalg.norm(first, axis=1).max()
+
+
+@pytest.mark.parametrize(("n_classes", "ratio"), [(1, 3.0), (2, 1.0), (2, 3.0), (5, 2.0), (7, 40.0)])
+def test_noise_of_classes_is_what_their_contrasts_say(rng, n_classes, ratio):
+    classes = ClassContrasts(n_classes, ratio)
+    assert classes.equal == (n_classes == 1 or ratio == 1)
+    tables = rng.integers(0, 1000, (n_classes, 3, 2))
+    measured = classes.measure(tables)
+    assert measured.dtype.kind == "i"
+    assert np.abs(measured).max() <= classes.largest * tables.sum(axis=0).max()
+    np.testing.assert_allclose(classes.tables(measured), tables, atol=1e-9)
+    weighted = classes.measure(np.eye(n_classes, dtype=int)) * classes.weights[:, None]
+    np.testing.assert_allclose(
+        weighted.T @ weighted, np.where(np.eye(n_classes) == 1, 1.0, classes.product), atol=1e-12
+    )
+    # noise of unit variance on every weighted entry
+    noise = classes.tables(np.eye(n_classes) / classes.weights[:, None])
+    covariance = noise @ noise.T
+    np.testing.assert_allclose(np.diag(covariance), classes.variance, rtol=1e-12)
+    assert covariance.sum() == pytest.approx(n_classes / classes.of_sum)
+    drawn = classes.correlated(np.eye(n_classes))
+    np.testing.assert_allclose(drawn @ drawn.T, covariance / classes.variance, atol=1e-12)
+    inverse = classes.weighted(np.eye(n_classes))
+    np.testing.assert_allclose(inverse @ covariance / classes.variance, np.eye(n_classes), atol=1e-12)
+
+
+@pytest.mark.parametrize("ratio", [0.5, np.nan])
+def test_the_sum_of_the_classes_weighs_at_least_as_much_as_their_differences(ratio):
+    with pytest.raises(ValueError, match="ratio"):
+        residual_plan(N_LEVELS, BINS, N_CLASSES, ratio=ratio)
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_one_hot_noise_is_at_its_scale(rng, relation):
-    levels = [40, 60, 80]
-    plan = residual_plan(levels, [40, 0, 0], 12)
-    query = one_hot_moments(_rows(rng, 30, levels), plan, rng.integers(0, 12, 30), 12)
+    _assert_noise_of(residual_plan([40, 60, 80], [40, 0, 0], 12), rng, relation)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_noise_is_at_its_scale_where_the_sum_of_the_classes_weighs_more(rng, relation):
+    _assert_noise_of(residual_plan([40, 60, 80], [40, 0, 0], 12, ratio=3.0), rng, relation)
+
+
+def _assert_noise_of(plan, rng, relation):
+    levels = plan.contrasts.n_levels
+    query = one_hot_moments(_rows(rng, 30, levels), plan, rng.integers(0, 12, 30))
     released = add_gaussian(query, 2.2, make_noise_generator("fast"), relation)
     scale = 2.2 * query.sensitivity(relation)
     assert_noise_at_scale(released - exact_value(query), scale / query.weights)
@@ -124,14 +188,17 @@ def test_one_hot_noise_is_at_its_scale(rng, relation):
     noise = unpack_one_hot_moments(released - exact_value(query), plan)
     rows, columns = plan.contrasts.across
     assert_noise_at_scale(noise.pairs[:, rows, columns], plan.noise_sd(scale).pairs[:, rows, columns])
+    # of all classes together
+    of_all = noise.pairs.sum(axis=0)[rows, columns] / plan.noise_sd_of_sum(scale).pairs[0, rows, columns]
+    assert np.mean(of_all**2) == pytest.approx(1, abs=5 * (2 / len(rows)) ** 0.5)
 
 
-@pytest.mark.parametrize("n_classes", [1, N_CLASSES])
+@pytest.mark.parametrize(("n_classes", "ratio"), [(1, 1.0), (N_CLASSES, 1.0), (N_CLASSES, 3.0)])
 @pytest.mark.parametrize(("n_levels", "bins"), [(N_LEVELS, BINS), *UNEVEN])
-def test_without_noise_the_tables_are_counts(rng, n_levels, bins, n_classes):
+def test_without_noise_the_tables_are_counts(rng, n_levels, bins, n_classes, ratio):
     codes, y = _rows(rng, 200, n_levels), rng.integers(0, n_classes, 200)
-    plan = residual_plan(n_levels, bins, n_classes)
-    query = one_hot_moments(codes, plan, y, n_classes)
+    plan = residual_plan(n_levels, bins, n_classes, ratio=ratio)
+    query = one_hot_moments(codes, plan, y)
     count, one_way, pairs = plan.contrasts.tables(unpack_one_hot_moments(exact_value(query), plan))
     assert count.tolist() == np.bincount(y, minlength=n_classes).tolist()
     for k in range(n_classes):
@@ -142,7 +209,7 @@ def test_without_noise_the_tables_are_counts(rng, n_levels, bins, n_classes):
 
 def test_nothing_is_paid_inside_a_block(rng):
     plan = _plan()
-    query = one_hot_moments(_rows(rng, 9), plan, np.zeros(9, dtype=int), N_CLASSES)
+    query = one_hot_moments(_rows(rng, 9), plan, np.zeros(9, dtype=int))
     width = sum(k - 1 for k in N_LEVELS)
     inside = sum((k - 1) ** 2 for k in N_LEVELS)
     assert query.value.shape == (N_CLASSES, 1 + width + (width**2 - inside) // 2)
@@ -197,7 +264,7 @@ def test_sensitivity_holds_whatever_matters_more(rng, relation):
     for options in ({}, {"kept": 0.03}, {"pairs": False}):
         plan = residual_plan(levels, [0, 0, 8], N_CLASSES, importance=importance, **options)
         assert_sensitivity(
-            lambda data: one_hot_moments(data[0], plan, data[1], N_CLASSES),  # noqa: B023
+            lambda data: one_hot_moments(data[0], plan, data[1]),  # noqa: B023
             pairs,
             attained=pairs,
             relation=relation,
@@ -225,7 +292,7 @@ def test_no_other_weights_give_less_error_at_the_same_cost(rng):
     plan = residual_plan(levels, None, 2, kept=1.0)
 
     def error(inverse):
-        moved = plans.ResidualPlan(plan.contrasts, True, True, inverse, 0.0, 0.0)
+        moved = plans.ResidualPlan(plan.contrasts, True, plan.classes, inverse, 0.0, 0.0)
         squares = 1 - 1 / np.array(levels)
         cost = inverse[0] + inverse[1] @ squares + squares @ inverse[2] @ squares / 2
         noise = moved.noise_sd(cost**0.5)
@@ -261,7 +328,7 @@ def test_dense_and_sparse_counts_are_equal(rng):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(one_hot, "_DENSE", dense)
             patch.setattr(one_hot, "_MOST_ENTRIES", entries)
-            counts.append(exact_value(one_hot_moments(codes, _plan(), y, N_CLASSES)))
+            counts.append(exact_value(one_hot_moments(codes, _plan(), y)))
     for other in counts[1:]:
         np.testing.assert_array_equal(counts[0], other)
 
@@ -271,16 +338,16 @@ def test_sums_of_parts_are_those_of_all_rows_to_the_last_bit(rng):
     sizes = rng.integers(1, 9, 300)
     for of in (None, sizes):
         parts = [
-            one_hot_moments(codes[at], plan, y[at], N_CLASSES, unit_sizes=None if of is None else of[at]).value
+            one_hot_moments(codes[at], plan, y[at], unit_sizes=None if of is None else of[at]).value
             for at in np.array_split(np.arange(300), 7)
         ]
-        np.testing.assert_array_equal(sum(parts), one_hot_moments(codes, plan, y, N_CLASSES, unit_sizes=of).value)
+        np.testing.assert_array_equal(sum(parts), one_hot_moments(codes, plan, y, unit_sizes=of).value)
 
 
-def test_a_plan_of_one_class_is_none_of_several(rng):
-    plan = residual_plan(N_LEVELS, BINS, 1)
-    with pytest.raises(ValueError, match="single class"):
-        one_hot_moments(_rows(rng, 3), plan, np.zeros(3, dtype=int), 2)
+def test_rows_have_the_columns_and_classes_of_the_plan(rng):
+    plan, codes = residual_plan(N_LEVELS, BINS, 1), _rows(rng, 3)
+    of_class = one_hot_moments(codes[:1], plan).value
+    np.testing.assert_array_equal(one_hot_moments(codes, plan, np.arange(3)).value, of_class)
     with pytest.raises(ValueError, match="columns"):
         one_hot_moments(_rows(rng, 3)[:, :2], plan)
     assert weighted_change(*(one_hot_moments(_rows(rng, 0), plan) for _ in range(2))) == 0
@@ -326,7 +393,7 @@ def test_a_row_of_no_class_may_replace_another_one(levels):
 
 def test_a_unit_of_many_rows_weighs_at_most_one():
     codes, plan = np.zeros((600, len(N_LEVELS)), dtype=int), _plan()
-    made = one_hot_moments(codes, plan, np.zeros(600, dtype=int), N_CLASSES, unit_sizes=np.full(600, 600))
+    made = one_hot_moments(codes, plan, np.zeros(600, dtype=int), unit_sizes=np.full(600, 600))
     assert 0.99 < exact_value(made)[0, 0] <= 1.0
 
 

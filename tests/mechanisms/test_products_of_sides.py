@@ -28,7 +28,7 @@ def _plan(table, n_classes=1, **options):
 
 
 def _vectors(rows, plan):
-    queries = (one_hot_moments(row[None], plan, np.zeros(1, dtype=int), 2 if plan.classes else 1) for row in rows)
+    queries = (one_hot_moments(row[None], plan, np.zeros(1, dtype=int)) for row in rows)
     return np.stack([exact_value(query)[0] * query.weights for query in queries])
 
 
@@ -102,7 +102,7 @@ def test_without_noise_the_sums_are_those_of_the_products(rng, table, n_classes)
     plan = _plan(table, n_classes)
     rows = np.stack([rng.integers(-1, k, 50) for k in n_levels], axis=1)
     y = rng.integers(0, n_classes, 50)
-    released = unpack_one_hot_moments(exact_value(one_hot_moments(rows, plan, y, n_classes)), plan)
+    released = unpack_one_hot_moments(exact_value(one_hot_moments(rows, plan, y)), plan)
     assert released.pairs is None
     each = np.stack([np.append(side, 0)[column] for side, column in zip(sides, rows.T)], axis=1)
     for k in range(n_classes):
@@ -115,7 +115,7 @@ def test_without_noise_the_sums_are_those_of_the_products(rng, table, n_classes)
 def test_the_noise_is_at_its_scale(rng, relation):
     n = 200
     plan = residual_plan([2] * n, None, 12, pairs=False, sides=np.tile([-1, 1], n), importance=rng.uniform(1, 3, n))
-    query = one_hot_moments(rng.integers(0, 2, (30, n)), plan, rng.integers(0, 12, 30), 12)
+    query = one_hot_moments(rng.integers(0, 2, (30, n)), plan, rng.integers(0, 12, 30))
     released = add_gaussian(query, 2.2, make_noise_generator("fast"), relation)
     noise = unpack_one_hot_moments(released - exact_value(query), plan)
     rows, columns = plan.across

@@ -16,6 +16,7 @@ from skdpgen.accounting import BudgetPlan
 from skdpgen.data.frame_codec import FrameCodec
 from skdpgen.data.table_plan import plan_tables
 from skdpgen.generators.product_mixture import consistent_marginals
+from skdpgen.generators.target_step import ratio_of_classes
 from skdpgen.mechanisms import exact_value, one_hot_moments, unpack_one_hot_moments
 from skdpgen.synthesizers._count_errors import count_errors, smallest_kept
 from skdpgen.synthesizers._frame_model import FrameModel
@@ -87,14 +88,17 @@ def test_counts_of_fits_have_the_errors_that_a_plan_states(neighboring):
         contrasts = plan_.contrasts
         if exact is None:
             codes, classes = codec.codes(frame)
-            counted = one_hot_moments(codes, plan_, classes, 2)
+            counted = one_hot_moments(codes, plan_, classes)
             exact = contrasts.tables(unpack_one_hot_moments(exact_value(counted), plan_))
         counts = consistent_marginals(released, sd, contrasts)[0]
         tables = contrasts.tables(released)
         errors["one_way"].append((tables.one_way - exact.one_way).sum(axis=0)[:5])
         errors["two_way"].append((tables.pairs - exact.pairs).sum(axis=0)[:5, 5:9].ravel())
         errors["class"].append(counts - exact.count)
-    of_table = count_errors(codec, synth.plan(frame).noise_multipliers, neighboring, np.ones(4), seen=0.1)
+    noise = synth.plan(frame).noise_multipliers
+    ratio = ratio_of_classes(noise, n_rows, neighboring)
+    assert ratio > 1
+    of_table = count_errors(codec, noise, neighboring, np.ones(4), seen=0.1, ratio=ratio)
     for found, stated in (
         (errors["one_way"], of_table.one_way[0]),
         (errors["class"], of_table.of_class),
@@ -125,8 +129,10 @@ def _released_tables(synth, frame, schema):
     (cells, cells_sd), (tables, sd) = seen
     binnings = bins_from_histogram(cells, schema, float(np.max(cells_sd)), 16)
     codec = FrameCodec(TableEncoder(schema, binnings=binnings).fit(), "y")
-    plan = plan_tables(codec, 0.1, np.ones(len(codec.n_levels)))
-    return codec, unpack_one_hot_moments(tables, plan), plan.noise_sd(np.ravel(sd)[0] * plan.weights[0]), plan
+    ratio = ratio_of_classes(synth.plan(frame).noise_multipliers, len(frame), synth.neighboring)
+    plan = plan_tables(codec, 0.1, np.ones(len(codec.n_levels)), ratio=ratio)
+    scale = np.ravel(sd)[0] * np.ravel(plan.weights)[0]
+    return codec, unpack_one_hot_moments(tables, plan), plan.noise_sd(scale), plan
 
 
 def _assert_standard_deviation(errors, stated):
@@ -142,7 +148,7 @@ def test_the_closed_forms_are_those_of_the_estimates_that_a_model_is_made_of():
     noise = {"moments": 1.7}
     for pairs in (True, False):
         plan = plan_tables(codec, 0.0 if pairs else np.inf, importance)
-        query = one_hot_moments(np.zeros((0, 4), dtype=int), plan, np.zeros(0, dtype=int), 2)
+        query = one_hot_moments(np.zeros((0, 4), dtype=int), plan, np.zeros(0, dtype=int))
         sd = plan.noise_sd(1.7 * query.sensitivity("replace_one"))
         stated = count_errors(codec, noise, "replace_one", importance, seen=0.0 if pairs else np.inf)
         variances = plan.contrasts.table_variances(sd)
