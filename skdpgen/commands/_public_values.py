@@ -15,15 +15,8 @@ def declare_public(schema, frame, names):
 
     The smallest and largest value, or the distinct values, of the columns `names` are copied without noise.
 
-    Raises
-    ------
-    SchemaError
-        A column does not exist, or has fewer than two values to take bounds from.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        The schema, and every model fitted with it, contains those values.
+    Raises SchemaError: a column does not exist, or has fewer than two values to take bounds from. Warns
+    PrivacyLeakWarning: the schema, and every model fitted with it, contains those values.
     """
     if absent := [name for name in names if name not in schema]:
         raise SchemaError(f"not columns of the table: {listed(absent)}; it has {listed(schema)}")

@@ -74,36 +74,20 @@ def column_names(path, notation):
 def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refuse=None):
     """Read a CSV or Parquet file into a frame of nullable dtypes.
 
-    Parameters
-    ----------
-    path : str or Path
-        ``.parquet`` and ``.pq`` are read as Parquet, everything else as CSV with a header row.
-    notation : Notation
-        Of a CSV file.
-    schema : Schema, default=None
-        Kinds of the columns of a CSV file; see `_read_csv`.
-    left_out : sequence of str, default=()
-        Columns that are not read.
-    refuse : callable, default=None
-        Called with the undeclared columns of a CSV file that would be text, although their values look like numbers or
-        dates in another notation, a dict as `refusal_of_file` takes it; it may raise. None: a warning names them.
-
-    Returns
-    -------
-    DataFrame
-        Every column can hold missing values, so that its dtype does not show whether it does. ``attrs`` has the facts
-        taken for public, for the privacy card, and in ``kinds_from_values`` the columns with kinds read from values.
-
-    Raises
-    ------
-    InvalidInputError
-        The file is not a table, the notation has no effect, or no value of a declared column is of its kind.
-
-    Warns
-    -----
-    UserWarning
-        Some values are not of the declared kind, or a text column looks like numbers or dates. These warnings are
-        computed from private rows without protection; do not publish them.
+    `path`: ``.parquet`` and ``.pq`` are read as Parquet, everything else as CSV with a header row.
+    `notation`: of a CSV file.
+    `schema`: kinds of the columns of a CSV file; see `_read_csv`.
+    `left_out`: columns that are not read.
+    `refuse`: called with the undeclared columns of a CSV file that would be text, although their values look like
+        numbers or dates in another notation, a dict as `refusal_of_file` takes it; it may raise. None: a warning names
+        them.
+    Returns: every column can hold missing values, so that its dtype does not show whether it does. ``attrs`` has the
+        facts taken for public, for the privacy card, and in ``kinds_from_values`` the columns with kinds read from
+        values.
+    Raises InvalidInputError: the file is not a table, the notation has no effect, or no value of a declared column is
+        of its kind.
+    Warns UserWarning: some values are not of the declared kind, or a text column looks like numbers or dates. These
+        warnings are computed from private rows without protection; do not publish them.
     """
     path = Path(path)
     check_input(path, notation)

@@ -66,10 +66,7 @@ documentation; bounds from the documented extraction and the survey's field widt
 def adult_schema(complete=True):
     """Public facts about Adult's columns, as a ``skdpgen.Schema``.
 
-    Parameters
-    ----------
-    complete : bool, default=True
-        Whether only complete rows are used, so that no column has missing values.
+    `complete`: whether only complete rows are used, so that no column has missing values.
     """
     from ..tabular import Categorical, Numeric, Schema
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import ClassVar
@@ -19,10 +18,10 @@ from ..data.array_units import LearnedRowsMixin
 from ..data.rows_per_unit import max_rows_phases
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..data.units import read_groups, take_groups
-from ..exceptions import InvalidInputError, UtilityWarning
+from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, check_bound, clip_rows, first_moments, moments, second_moments, unpack_moments
 from ..utils.blocks import map_blocks
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.validation import (
     MOST_UNITS,
     ClassNamePrefixFeaturesOutMixin,
@@ -384,12 +383,10 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LearnedRowsMixin,
         """Warn, from released values alone, where the last component is noise; not where all of them are kept."""
         least = self.explained_variance_[-1]
         if self.n_components is not None and noise_norm > least:
-            warnings.warn(
+            warn_user(
                 f"the noise of the released covariance ({noise_norm:.3g}) is above the variance of the last of the "
                 f"{self.n_components_} components ({least:.3g}): spend more epsilon, keep fewer components, or "
-                "declare tighter bounds",
-                UtilityWarning,
-                stacklevel=caller_level(),
+                "declare tighter bounds"
             )
 
     def transform(self, X):

@@ -51,20 +51,11 @@ _SMALLEST_SIDE, _MOST_PIXELS = 16, 1 << 14
 # ---- what a fit carries -------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Training:
-    """DP-SGD: what one record may do to a step, and how often.
+    """DP-SGD: what one record may do to a step, and how often."""
 
-    Parameters
-    ----------
-    sampling_rate : float
-        Probability of a record to take part in a step.
-    steps : int
-    gradient_bound : float
-        Norm to which the gradient of one record is clipped.
-    """
-
-    sampling_rate: float
+    sampling_rate: float  # probability of a record to take part in a step
     steps: int
-    gradient_bound: float
+    gradient_bound: float  # norm to which the gradient of one record is clipped
 
     def phase(self, label, share):
         """The phase of these steps."""
@@ -73,26 +64,14 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """How networks are trained, whatever they model.
+    """How networks are trained, whatever they model."""
 
-    Parameters
-    ----------
-    template : DPNet or None
-        Cloned; None is the default of the synthesizer.
-    noise, device : str
-    seed : int
-        Of the initialisation.
-    progress : bool
-    has_checkpoint : bool
-        Whether the fit has a checkpoint, which becomes the file of the released model.
-    """
-
-    template: object | None
+    template: object | None  # DPNet or None; cloned; None is the default of the synthesizer
     noise: str
     device: str
-    seed: int
+    seed: int  # of the initialisation
     progress: bool
-    has_checkpoint: bool = False
+    has_checkpoint: bool = False  # whether the fit has a checkpoint, which becomes the file of the released model
 
     @classmethod
     def of(cls, parameters, seed):
@@ -127,10 +106,7 @@ class Network:
     def make(self, default, plan, progress_text, **module):
         """The net of one fit: the template, or ``default()``, with a plan and parameters of its module.
 
-        Raises
-        ------
-        ValueError
-            A template that sets one of these parameters itself, or whose module does not take it.
+        Raises ValueError: a template that sets one of these parameters itself, or whose module does not take it.
         """
         net = default()
         if self.template is not None:
@@ -151,31 +127,18 @@ class Network:
 
 @dataclass(frozen=True)
 class MomentSettings:
-    """What is made of released moments: of P3GM, Moment, and the initialisation of DP2-VAE.
+    """What is made of released moments: of P3GM, Moment, and the initialisation of DP2-VAE."""
 
-    Parameters
-    ----------
-    n_components : int, "auto" or None
-        Latent dimensions; None is no reduction.
-    progress : bool
-    mixture : LatentMixture or None
-        Prior by DP-EM; None is the Gaussians of the moments.
-    decoder : DecoderSettings or None
-        Trained by DP-SGD; None is the function of the released moments.
-    units : UnitSettings or None
-        What is released of units of several rows; None is nothing.
-    features : ImageFeatures or None
-        Images: the wavelet features whose moments are released too, and to which samples are moved; None is neither.
-    target_share : float
-        DataFrames: share of the budget of the gradient that corrects the model of the target; 0 is no such model.
-    """
-
-    n_components: int | str | None = "auto"
+    n_components: int | str | None = "auto"  # latent dimensions; None is no reduction
     progress: bool = False
-    mixture: object | None = None
+    mixture: object | None = None  # LatentMixture or None; prior by DP-EM; None is the Gaussians of the moments
+    # DecoderSettings or None; trained by DP-SGD; None is the function of the released moments
     decoder: object | None = None
-    units: object | None = None
+    units: object | None = None  # UnitSettings or None; what is released of units of several rows; None is nothing
+    # ImageFeatures or None; images: the wavelet features whose moments are released too, and to which samples are
+    # moved; None is neither
     features: object | None = None
+    # DataFrames: share of the budget of the gradient that corrects the model of the target; 0 is no such model
     target_share: float = 0.0
 
     @property
@@ -203,30 +166,15 @@ class MomentSettings:
 
 @dataclass(frozen=True, eq=False)
 class ChargedFit:
-    """What the releases of a fit need, once it is charged.
+    """What the releases of a fit need, once it is charged."""
 
-    Parameters
-    ----------
-    plan : FitPlan
-        As it was charged.
-    rng : NoiseGenerator
-        The noise of all releases.
-    neighboring : str or UnitRelation
-        The relation that the noise of the releases follows.
-    receipt : Receipt
-        Covers the plans of DP-SGD.
-    stream : numpy.random.Generator
-        For what needs no privacy: initialisation of EM, synthetic rows. It may follow `random_state`.
-    checkpoint : FitCheckpoint or None
-        Where the fit is written, and what it goes on from.
-    """
-
-    plan: FitPlan
-    rng: object
-    neighboring: object
-    receipt: object
+    plan: FitPlan  # as it was charged
+    rng: object  # NoiseGenerator; the noise of all releases
+    neighboring: object  # str or UnitRelation; the relation that the noise of the releases follows
+    receipt: object  # Receipt; covers the plans of DP-SGD
+    # for what needs no privacy: initialisation of EM, synthetic rows. It may follow `random_state`.
     stream: np.random.Generator
-    checkpoint: object | None = None
+    checkpoint: object | None = None  # FitCheckpoint or None; where the fit is written, and what it goes on from
 
     @property
     def noise(self):
@@ -267,12 +215,8 @@ class ChargedFit:
     def step_size(self, row_count, counted):
         """Released number of what a step of DP-SGD samples: rows, or units where each of them counts 1.
 
-        Parameters
-        ----------
-        row_count : float
-            Public or released number of rows.
-        counted : float
-            Released sum of the weights of the rows: the number of units where each of them counts 1.
+        `row_count`: public or released number of rows. `counted`: released sum of the weights of the rows: the number
+        of units where each of them counts 1.
         """
         unit = self.plan.unit
         return float(counted if unit is not None and unit.weighting == "units" else row_count)
@@ -303,21 +247,11 @@ def once(checkpoint, name, make):
 def resolve_parameters(parameters, defaults, *, named=(), presets=None, acts=None):
     """Return the parameters of a synthesizer, a preset's in the place of those it concerns.
 
-    Parameters
-    ----------
-    parameters, defaults : dict
-        What was asked for, and the defaults, as `flat_parameters` gives them.
-    named : collection of str, default=()
-        Parameters that were given, even where the value is the default.
-    presets : callable, default=None
-        Name of a preset -> its parameters; ValueError for an unknown one.
-    acts : dict, default=None
-        Name of a parameter -> (name of another, its values under which the first has an effect).
-
-    Raises
-    ------
-    ValueError
-        Parameters that contradict one another, or that would do nothing in this combination.
+    `parameters`, `defaults`: what was asked for, and the defaults, as `flat_parameters` gives them.
+    `named`: parameters that were given, even where the value is the default.
+    `presets`: name of a preset -> its parameters; ValueError for an unknown one.
+    `acts`: name of a parameter -> (name of another, its values under which the first has an effect).
+    Raises ValueError: parameters that contradict one another, or that would do nothing in this combination.
     """
     settings = {name: value for name, value in parameters.items() if name != "accountant"}
     given = {name for name in settings if name in defaults and not _same(settings[name], defaults[name])}
@@ -426,13 +360,7 @@ def plan_moments(rows, model, bounds_share, accountant, calibrate, *, split=None
 
     A fit within another, whose phases are planned before its noise is known, has none.
 
-    Parameters
-    ----------
-    rows, model, bounds_share, split
-        As for `moment_phases`.
-    accountant : PrivacyAccountant
-    calibrate : callable
-        Phases -> FitPlan; charges nothing.
+    `rows`, `model`, `bounds_share`, `split`: as for `moment_phases`. `calibrate`: phases -> FitPlan; charges nothing.
     """
 
     def phases_of(cells):
@@ -445,12 +373,7 @@ def plan_moments(rows, model, bounds_share, accountant, calibrate, *, split=None
 def plan_with_cells(phases_of, accountant, calibrate):
     """Return the calibrated plan of a fit of images, whose classes have sub-clusters where the noise is low.
 
-    Parameters
-    ----------
-    phases_of : callable
-        Whether there is the release `cells` -> phases.
-    accountant, calibrate
-        As for `plan_moments`.
+    `phases_of`: whether there is the release `cells` -> phases. `accountant`, `calibrate`: as for `plan_moments`.
     """
     if accountant.charged_labels is not None:  # of a fit that goes on
         return calibrate(phases_of("cells" in accountant.charged_labels))
@@ -468,23 +391,12 @@ def suits_features(image_shape):
 def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     """Return the phases of a fit of P3GM or Moment, in the order of their releases.
 
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-        Only what is public of them: which facts were declared.
-    model : MomentSettings
-        Which phases the model has.
-    bounds_share : float
-        Share of each kind of fact that is learned.
-    split : tuple of three floats, default=None
-        Shares of encoder, mixture and decoder in the rest; None depends on which of them there are.
-    cells : bool, default=False
-        Half of the encoder's share is for the moments of sub-clusters of the classes. With a network beside features,
-        half of it is for the features first.
-
-    Returns
-    -------
-    list of Phase
+    `rows`: only what is public of them: which facts were declared.
+    `model`: which phases the model has.
+    `bounds_share`: share of each kind of fact that is learned.
+    `split`: shares of encoder, mixture and decoder in the rest; None depends on which of them there are.
+    `cells`: half of the encoder's share is for the moments of sub-clusters of the classes. With a network beside
+        features, half of it is for the features first.
     """
     shares = _shares_of_parts(model, split)
     learned = rows.phases(bounds_share, twice=True) if model.has_second_look(rows) else rows.phases(bounds_share)
@@ -552,18 +464,9 @@ def paper_settings(preset):
     The split is that of the paper at (1, 1e-5): epsilon .1 for the PCA, the noise multiplier of Table IV for DP-SGD,
     and the rest for EM; all three are then scaled together to the budget asked for.
 
-    Parameters
-    ----------
-    preset : str
-        "paper/adult" and so on; "paper" alone is "paper/mnist".
+    `preset`: "paper/adult" and so on; "paper" alone is "paper/mnist".
 
-    Returns
-    -------
-    dict
-
-    References
-    ----------
-    Takagi, Takahashi, Cao, Yoshikawa, "P3GM", ICDE 2021, Table IV.
+    Reference: Takagi, Takahashi, Cao, Yoshikawa, "P3GM", ICDE 2021, Table IV.
     """
     kind, _, name = preset.partition("/")
     row = P3GM_PAPER_ROWS.get(name or "mnist")

@@ -117,13 +117,7 @@ class BaseCriticSynthesizer(BaseSynthesizer):
     def _shared_settings(self, training, critics, **own):
         """The `CriticSettings` of parameters; ValueError for parameters that contradict one another.
 
-        Parameters
-        ----------
-        training : CriticReleases
-        critics : str
-            Of the names of the parameters: "critic" or "teacher".
-        **own
-            Further fields of the settings.
+        `critics`: of the names of the parameters: "critic" or "teacher". **own: further fields of the settings.
         """
         if self.image_shape is not None and self.target is not None:
             raise ValueError("image_shape is for arrays, target for DataFrames")

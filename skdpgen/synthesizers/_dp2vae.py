@@ -84,44 +84,21 @@ class SubsetTraining:
 
 @dataclass(frozen=True, eq=False)
 class DP2VAESettings:
-    """What a fit of DP2-VAE does.
-
-    Parameters
-    ----------
-    subsets : SubsetTraining
-    pretrain_steps : int
-        Of the encoders in stage 1, without noise; nothing is kept of them.
-    batch_size : int
-        Of the encoders, in stage 1 and where stage 2 refreshes them.
-    networks : NetworkSettings
-    learning_rate : float
-        Of stage 2.
-    initial_steps : int or None
-        Steps on synthetic rows of released moments; None: no moments are released, networks are initialised at random.
-    split : tuple of three floats or None
-        Relative shares of moments, features and decoder; None is the default of the rows.
-    device : str
-    progress : bool
-    max_memory : float
-        GiB.
-    chunks : tuple of two ints, default=(1, 1)
-        Subsets at once in stage 1 and in stage 2.
-    features : ImageFeatures or None, default=None
-        Images: wavelet features whose moments are released too; None is none.
-    """
+    """What a fit of DP2-VAE does."""
 
     subsets: SubsetTraining
-    pretrain_steps: int
-    batch_size: int
+    pretrain_steps: int  # of the encoders in stage 1, without noise; nothing is kept of them
+    batch_size: int  # of the encoders, in stage 1 and where stage 2 refreshes them
     networks: NetworkSettings
-    learning_rate: float
+    learning_rate: float  # of stage 2
+    # steps on synthetic rows of released moments; None: no moments are released, networks are initialised at random
     initial_steps: int | None
-    split: tuple | None
+    split: tuple | None  # relative shares of moments, features and decoder; None is the default of the rows
     device: str
     progress: bool
-    max_memory: float
-    chunks: tuple = (1, 1)
-    features: ImageFeatures | None = None
+    max_memory: float  # GiB
+    chunks: tuple = (1, 1)  # tuple of two ints; subsets at once in stage 1 and in stage 2
+    features: ImageFeatures | None = None  # images: wavelet features whose moments are released too; None is none
 
 
 def _preset(name):
@@ -133,10 +110,7 @@ def _preset(name):
 def dp2vae_settings(given, seed):
     """Return the `DP2VAESettings` of resolved parameters of a synthesizer.
 
-    Raises
-    ------
-    ValueError
-        Parameters that contradict one another, or that would do nothing in this combination.
+    Raises ValueError: parameters that contradict one another, or that would do nothing in this combination.
     """
     from_moments = given["warm_start_steps"] > 0
     if given["l2_bound"] is not None and not from_moments:
@@ -207,10 +181,7 @@ def _networks(architecture):
 def with_split(settings, rows):
     """The settings with the shares of the phases, and the features of images, by public facts of the rows.
 
-    Raises
-    ------
-    ValueError
-        A share of features that are not released of such rows.
+    Raises ValueError: a share of features that are not released of such rows.
     """
     possible, split = shifts_gaussians(rows, settings), settings.split
     if split is None:
@@ -467,10 +438,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
 def split_ids(X, id_column, check=True):
     """Take the column of ids, which is not modelled, off the rows; ids None without one.
 
-    Raises
-    ------
-    InvalidInputError
-        No such column, or, with `check`, ids that would not do (see `hash_subsets`).
+    Raises InvalidInputError: no such column, or, with `check`, ids that would not do (see `hash_subsets`).
     """
     if id_column is None:
         return X, None
@@ -502,15 +470,8 @@ def check_networks(settings, rows, *, cells=False):
 
     With `cells` the labels of networks may be those of sub-clusters.
 
-    Returns
-    -------
-    int, int
-        Subsets at once in stage 1 and in stage 2.
-
-    Raises
-    ------
-    ValueError
-        BatchNorm, dropout, shared modules, shapes that do not fit, a device that is not there, too little memory.
+    Returns: subsets at once in stage 1 and in stage 2. Raises ValueError: BatchNorm, dropout, shared modules, shapes
+    that do not fit, a device that is not there, too little memory.
     """
     import torch
 

@@ -58,18 +58,8 @@ class Coordinates:
     def make_generator(self, codec, width, n_levels):
         """Make the generator that is trained: a function of public and released facts alone.
 
-        Parameters
-        ----------
-        codec : ArrayCodec or FrameCodec
-        width : int
-            Columns of `training_rows`.
-        n_levels : list of int or None
-
-        Returns
-        -------
-        generator : ConditionalGenerator
-        coordinates : dict
-            The `basis` and `gains` of its outputs: see `GeneratedRows`.
+        `width`: columns of `training_rows`. Returns `generator`; `coordinates`: the `basis` and `gains` of its outputs:
+        see `GeneratedRows`.
         """
         from ..nn._generated_rows import emphasize_classes
 
@@ -96,14 +86,8 @@ class Coordinates:
 class GeneratorModel(ReleasedModel):
     """Released state of a GAN and its relatives: the codec, the counts of the classes, and the generator.
 
-    Parameters
-    ----------
-    codec : ArrayCodec or FrameCodec
-    generator : skdpgen.nn._generators.ConditionalGenerator
-        On the CPU, in evaluation mode.
-    row_count : float
-    component_weights : array of shape (n_components,)
-        Of classes, where the model is conditional on them, else one.
+    `generator`: on the CPU, in evaluation mode. `component_weights` (n_components,): of classes, where the model is
+    conditional on them, else one.
     """
 
     def __init__(self, codec, generator, row_count, component_weights):
@@ -208,19 +192,8 @@ def learn_rows(rows, fit):
 def training_rows(rows, codec):
     """Rows as the networks see them: in [0, 1], or the one-hot levels of a table; private.
 
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    codec : ArrayCodec or FrameCodec
-        Released.
-
-    Returns
-    -------
-    x : float32 array of shape (n_rows, width)
-    classes : int array of shape (n_rows,)
-        Negative for rows of no class; zeros without classes.
-    n_levels : list of int or None
-        Levels of each column of a table.
+    `codec`: released. Returns `x` (n_rows, width); `classes` (n_rows,): negative for rows of no class; zeros without
+    classes; `n_levels`: levels of each column of a table.
     """
     if isinstance(rows, FrameRows):
         codes, classes = codec.codes(rows.frame)
