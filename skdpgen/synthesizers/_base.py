@@ -39,12 +39,13 @@ from ..utils.validation import (
     validate_rows,
 )
 from ._before_training import plan_phases
-from ._budget import ChargedFit, once, resolve_parameters
+from ._charged_fit import ChargedFit, once
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
 from ._few_rows import point_out_few_rows, point_out_hidden_classes, point_out_learned_classes
 from ._recorded import recorded_parameters
 from ._released import ReleasedModel, save_state
+from ._resolved import resolve_parameters
 from ._summary import summarize
 
 # Parameters of every synthesizer: the budget, and what is public of the data.

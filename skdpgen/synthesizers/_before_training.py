@@ -7,7 +7,7 @@ import numpy as np
 from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..mechanisms import add_gaussian, histogram
-from ._budget import COUNT_SHARE, remaining_share
+from ._phases import COUNT_SHARE, remaining_share
 
 # After a warm start on rows of released moments: the share of the moments, which remain most of the model.
 _MOMENT_SHARE = 0.8

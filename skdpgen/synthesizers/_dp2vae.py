@@ -24,7 +24,6 @@ from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import has_classes, plan_facts
-from ._budget import check_device, plan_with_cells, relative_shares, suits_features
 from ._dp2vae_model import (
     DP2VAEModel,
     NetworkSettings,
@@ -35,6 +34,8 @@ from ._dp2vae_model import (
     may_cut_classes,
     shifts_gaussians,
 )
+from ._phases import plan_with_cells, relative_shares, suits_features
+from ._training import check_device
 
 # (moments, features, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT, _FEATURES_SPLIT = (0.5, 0.0, 0.5), (0.4, 0.4, 0.2)

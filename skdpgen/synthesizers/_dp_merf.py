@@ -24,8 +24,8 @@ from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
-from ._budget import remaining_share
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator, n_weights
+from ._phases import remaining_share
 from ._released import CHUNK_ROWS, ReleasedModel
 
 # Numbers in the generator's batch: rows times columns of a table times frequencies. Steps of 200 images are as good as

@@ -11,8 +11,8 @@ from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
-from ._budget import Training, resolve_sampling
 from ._generator_model import GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
+from ._training import Training, resolve_sampling
 
 # Generated rows of a step, and steps at once: the memory of an update grows with their product.
 _MOST_GENERATED, _MOST_AT_ONCE = 2**12, 2**12

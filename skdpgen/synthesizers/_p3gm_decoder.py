@@ -16,9 +16,10 @@ from ..generators.shifted_images import ShiftedImages
 from ..mixture import GaussianMixtureParameters
 from ..utils.blocks import map_blocks
 from ._before_training import encode_rows, with_labels
-from ._budget import Network, Training, suits_features
 from ._moment_start import draw_rows, train_on_rows
+from ._phases import suits_features
 from ._released import NetGenerator
+from ._training import Network, Training
 from ._vae_model import make_likelihood
 
 # Synthetic rows that the network is initialised on, how many of them are in one of those steps, their rate and number.
