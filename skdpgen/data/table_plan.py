@@ -24,6 +24,8 @@ _ROUGH = 0.3
 # Smallest visible correlation from which the noise hides much of the two-way tables, and from which there are none
 # (2,000 rows of Adult have .6 at epsilon 1, 1,000 rows 1.2: there a model without them is better by .03 AUROC).
 SEEN, _LEAST_SEEN = 0.4, 0.8
+# Correlation that the bins of a numeric column are to show, and the least number of bins.
+_WEAKEST, _FEWEST_BINS = 0.25, 4
 # Columns above which scores show more than tables that the noise nearly hides, and of numbers alone, which depend on
 # one another more. Of fewer columns, one-way tables of the most bins are nearer to the rows (Adult, 1,000 rows, epsilon
 # 1: two-way TVD .20, by scores .40).
@@ -71,19 +73,19 @@ class TableSize:
         )
 
 
-def plan_bins(size, *, weakest=0.25, least=4):
+def plan_bins(size):
     """Choose the bins of a numeric column, and whether two-way tables are released.
 
     A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
     class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise * sqrt(number of pairs). k is the largest
-    number at which rho = `weakest` still exceeds the noise. Where the noise exceeds most correlations, two-way tables
+    number at which rho = `_WEAKEST` still exceeds the noise. Where the noise exceeds most correlations, two-way tables
     are not released. If all columns have a middle, they are not released from .4 on: the products of sides show more.
 
-    `weakest`: correlation that the bins are to show. `least`: least number of bins. Returns `n_bins`; `seen`: smallest
-    correlation that exceeds the noise at that number of bins; infinite without two-way tables.
+    Returns `n_bins`; `seen`: smallest correlation that exceeds the noise at that number of bins; infinite without
+    two-way tables.
     """
     ratio = correlation_over_noise(size)
-    n_bins = int(np.clip(round((weakest * ratio) ** (2 / 3)), least, size.most_bins))
+    n_bins = int(np.clip(round((_WEAKEST * ratio) ** (2 / 3)), _FEWEST_BINS, size.most_bins))
     seen = n_bins**1.5 / ratio
     if seen <= SEEN or (seen <= _LEAST_SEEN and size.n_blocks <= _MANY_COLUMNS and not size.divided):
         return n_bins, float(seen)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -41,7 +41,6 @@ _PARTNERS_OF_A_CLASS, _PARTNERS_WITHOUT = 4, 32
 class CriticTraining:
     """How critics are trained: without noise, each on its own rows."""
 
-    key: bytes = field(repr=False)  # key of the stream from which rows are drawn, 16 bytes
     sizes: tuple  # tuple of int; widths of the hidden layers
     learning_rate: float
     penalty: float  # weight of the gradient penalty
@@ -56,8 +55,10 @@ class CriticTraining:
 class Critics:
     """Critics with a gradient penalty, one a subset, trained together.
 
-    `rows`: points of the private rows, without their labels, and the labels. `label_scale`: of the one-hot class, which
-    follows the columns of a point. `seed`: of the initial parameters, which all critics have in common; public.
+    `rows`: points of the private rows, without their labels, and the labels.
+    `label_scale`: of the one-hot class, which follows the columns of a point.
+    `key`: of the stream from which rows are drawn, 16 bytes; private.
+    `seed`: of the initial parameters, which all critics have in common; public.
 
     A record may change its own critic alone: there is no shared state but the public start, every array has a public
     shape, and every operation is of one entry of the critics' axis. What a critic draws is a function of a key, of its
@@ -69,9 +70,9 @@ class Critics:
     not see the class.
     """
 
-    def __init__(self, rows, n_columns, label_scale, training, seed):
+    def __init__(self, rows, n_columns, label_scale, training, key, seed):
         self.rows, self.n_columns, self.label_scale, self.training = rows, n_columns, label_scale, training
-        self.stream, self.step_ = KeyedStream(training.key), 0
+        self.stream, self.step_ = KeyedStream(key), 0
         draws, k = torch.Generator().manual_seed(int(seed)), rows.n_subsets
         widths = [n_columns + rows.n_classes, *training.sizes, 1]
         self.weights_ = [

@@ -55,12 +55,12 @@ def check_sizes(name, value):
     return [int(size) for size in sizes]
 
 
-def check_number(name, value, *, least=0.0, above=False):
-    """Return a finite number from `least` (with `above`: larger than it), as Python's float; ValueError else."""
-    kind = f"a finite number {'above' if above else 'of at least'} {least:g}"
+def check_number(name, value, *, above=False):
+    """Return a finite number from 0 (with `above`: larger than 0), as Python's float; ValueError else."""
+    kind = f"a finite number {'above' if above else 'of at least'} 0"
     if not isinstance(value, Real) or isinstance(value, bool) or not _is_finite(value):
         raise ValueError(f"{name} must be {kind}; got {value!r:.60}")
-    if value < least or (above and value == least):
+    if value < 0 or (above and value == 0):
         raise ValueError(f"{name} must be {kind}; got {value!r:.60}")
     return float(value)
 

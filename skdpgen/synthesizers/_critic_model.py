@@ -88,22 +88,16 @@ class CriticSettings(Coordinates):
 
     n_components: int
     hidden_layer_sizes: tuple
-    critic_sizes: tuple
-    critic_steps: int
-    warm_start_steps: int
-    batch_size: int
-    critic_learning_rate: float
-    gradient_penalty: float
     learning_rate: float
     average: float
     image_shape: tuple | None
     n_frequencies: int | None
     training: CriticReleases
+    critics: object  # CriticTraining
     seed: int
     progress: bool
-    critics: str  # of the names of the parameters: "critic" or "teacher"
-    name: str
-    loss: str
+    names: str  # of the parameters of critics: "critic" or "teacher"
+    model: str  # name of the model
 
 
 class BaseCriticSynthesizer(BaseSynthesizer):
@@ -114,11 +108,13 @@ class BaseCriticSynthesizer(BaseSynthesizer):
 
     _model_class = GeneratorModel
 
-    def _shared_settings(self, training, critics, **own):
+    def _shared_settings(self, training, critics, model, loss):
         """The `CriticSettings` of parameters; ValueError for parameters that contradict one another.
 
-        `critics`: of the names of the parameters: "critic" or "teacher". **own: further fields of the settings.
+        `critics`: of the names of the parameters: "critic" or "teacher". `loss`: see `CriticTraining`.
         """
+        from ..nn._critics import CriticTraining
+
         if self.image_shape is not None and self.target is not None:
             raise ValueError("image_shape is for arrays, target for DataFrames")
         Coordinates.check(self.image_shape, self.n_frequencies)
@@ -127,22 +123,25 @@ class BaseCriticSynthesizer(BaseSynthesizer):
                 f"{critics}_steps=0 with warm_start_steps=0 lets no {critics} learn: raise one of them; nothing was "
                 "charged"
             )
-        names = (
-            "n_components", "warm_start_steps", "batch_size", "gradient_penalty", "learning_rate", "average",
-            "image_shape",
-        )  # fmt: skip
+        own = CriticTraining(
+            sizes=as_sizes(getattr(self, f"{critics}_sizes"), f"{critics}_sizes"),
+            learning_rate=getattr(self, f"{critics}_learning_rate"),
+            penalty=self.gradient_penalty,
+            batch_size=self.batch_size,
+            steps=getattr(self, f"{critics}_steps"),
+            warm_start_steps=self.warm_start_steps,
+            loss=loss,
+        )
         return CriticSettings(
-            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self, name) for name in ("n_components", "learning_rate", "average", "image_shape")},
             hidden_layer_sizes=as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes"),
-            critic_sizes=as_sizes(getattr(self, f"{critics}_sizes"), f"{critics}_sizes"),
-            critic_steps=getattr(self, f"{critics}_steps"),
-            critic_learning_rate=getattr(self, f"{critics}_learning_rate"),
             n_frequencies=self.n_frequencies or FREQUENCIES,
             training=training,
+            critics=own,
             seed=self._seed(),
             progress=shows_bars(self.progress),
-            critics=critics,
-            **own,
+            names=critics,
+            model=model,
         )
 
     def _prepare(self, X, y, accountant, groups=None):
@@ -166,11 +165,12 @@ def check_size(settings, rows):
     check_model_size(generator, n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])
     if settings.image_shape is not None:
         width = min(width, settings.n_frequencies**2 * (*settings.image_shape, 1)[2])
-    sizes, k = (width + n_labels, *settings.critic_sizes, 1), settings.training.n_critics
+    critics, k = settings.critics, settings.training.n_critics
+    sizes = (width + n_labels, *critics.sizes, 1)
     each = n_weights(*sizes) + sum(sizes[1:])  # with biases
-    check_model_size(4 * k * each, **{f"n_{settings.critics}s": k, f"{settings.critics}_sizes": settings.critic_sizes})
-    points = 256 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
-    check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=settings.batch_size)
+    check_model_size(4 * k * each, **{f"n_{settings.names}s": k, f"{settings.names}_sizes": critics.sizes})
+    points = 256 * max(settings.training.generated_rows, 4 * critics.batch_size) * (max(sizes) + width)
+    check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=critics.batch_size)
     settings.training.check_size(256, width)
 
 
@@ -197,7 +197,7 @@ def fit_critic_model(rows, settings, fit):
         average=settings.average,
         seed=settings.seed,
         progress=settings.progress,
-        progress_text=f"{settings.name} epsilon {fit.plan.epsilon:.3g}",
+        progress_text=f"{settings.model} epsilon {fit.plan.epsilon:.3g}",
     )
     return GeneratorModel.of_coordinates(codec, generator, row_count, weights, coordinates, noise)
 
@@ -207,7 +207,7 @@ def _make_critics(x, classes, rows, points, settings, rng):
     import torch
 
     from ..dpsgd._subsets import assign_subsets
-    from ..nn._critics import Critics, CriticTraining
+    from ..nn._critics import Critics
     from ..nn._dp2vae_training import SubsetRows
 
     k, n_classes = settings.training.n_critics, points.generator.n_classes
@@ -218,14 +218,4 @@ def _make_critics(x, classes, rows, points, settings, rng):
     encoded = points.encoded(torch.from_numpy(x[known]), torch.from_numpy(codes))
     n_columns = encoded.shape[1] - n_classes
     own = SubsetRows(encoded[:, :n_columns].numpy(), codes, n_classes, subsets[known], k, units=counted)
-    training = CriticTraining(
-        key=key,
-        sizes=settings.critic_sizes,
-        learning_rate=settings.critic_learning_rate,
-        penalty=settings.gradient_penalty,
-        batch_size=settings.batch_size,
-        steps=settings.critic_steps,
-        warm_start_steps=settings.warm_start_steps,
-        loss=settings.loss,
-    )
-    return Critics(own, n_columns, points.label_scale, training, settings.seed)
+    return Critics(own, n_columns, points.label_scale, settings.critics, key, settings.seed)
