@@ -455,7 +455,7 @@ def feature_moments(rows, codec, space, *, n_groups=1, exact=True, progress=Fals
     The second moments are those of each of `n_groups` groups of sub-clusters: all of them together, or those of each
     class. See `class_moments` for `exact`.
 
-    Returns: that of `shared_moments`: a row is in one sub-cluster, and clipped to the radius of `space` about its
+    The query is that of `shared_moments`: a row is in one sub-cluster, and clipped to the radius of `space` about its
     center.
     """
     features = np.empty((len(rows.X), space.matrix.shape[1]))

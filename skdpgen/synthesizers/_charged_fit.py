@@ -20,7 +20,7 @@ class ChargedFit:
     receipt: object  # Receipt; covers the plans of DP-SGD
     # for what needs no privacy: initialisation of EM, synthetic rows. It may follow `random_state`.
     stream: np.random.Generator
-    checkpoint: object | None = None  # FitCheckpoint or None; where the fit is written, and what it goes on from
+    checkpoint: object | None = None  # FitCheckpoint, where the fit is written, and from which it goes on
 
     @property
     def noise(self):

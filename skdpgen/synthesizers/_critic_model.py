@@ -8,11 +8,17 @@ from numbers import Integral, Real
 import numpy as np
 
 from ..data.validation import read_vectors
-from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import BaseSynthesizer
 from ._before_training import network_shape
-from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
+from ._generator_model import (
+    FREQUENCIES,
+    GENERATOR_CONSTRAINTS,
+    CoordinateSettings,
+    GeneratorModel,
+    learn_rows,
+    n_weights,
+)
 
 # Generated rows in a step: the memory of a step grows with them.
 _MOST_GENERATED = 2**14
@@ -82,20 +88,11 @@ class CriticReleases:
         return self
 
 
-@dataclass(frozen=True, eq=False)
-class CriticSettings(Coordinates):
-    """The critics, the generator and the steps."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CriticSettings(CoordinateSettings):
+    """The critics, the generator and the steps, which are `CriticReleases`."""
 
-    n_components: int
-    hidden_layer_sizes: tuple
-    learning_rate: float
-    average: float
-    image_shape: tuple | None
-    n_frequencies: int | None
-    training: CriticReleases
     critics: object  # CriticTraining
-    seed: int
-    progress: bool
     names: str  # of the parameters of critics: "critic" or "teacher"
     model: str  # name of the model
 
@@ -117,7 +114,6 @@ class BaseCriticSynthesizer(BaseSynthesizer):
 
         if self.image_shape is not None and self.target is not None:
             raise ValueError("image_shape is for arrays, target for DataFrames")
-        Coordinates.check(self.image_shape, self.n_frequencies)
         if getattr(self, f"{critics}_steps") == 0 and self.warm_start_steps == 0:
             raise ValueError(
                 f"{critics}_steps=0 with warm_start_steps=0 lets no {critics} learn: raise one of them; nothing was "
@@ -132,17 +128,8 @@ class BaseCriticSynthesizer(BaseSynthesizer):
             warm_start_steps=self.warm_start_steps,
             loss=loss,
         )
-        return CriticSettings(
-            **{name: getattr(self, name) for name in ("n_components", "learning_rate", "average", "image_shape")},
-            hidden_layer_sizes=as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes"),
-            n_frequencies=self.n_frequencies or FREQUENCIES,
-            training=training,
-            critics=own,
-            seed=self._seed(),
-            progress=shows_bars(self.progress),
-            names=critics,
-            model=model,
-        )
+        how = {"training": training, "critics": own, "names": critics, "model": model}
+        return CriticSettings.of(self.get_params(deep=False), self._seed(), n_frequencies=FREQUENCIES, **how)
 
     def _prepare(self, X, y, accountant, groups=None):
         settings = self._settings()

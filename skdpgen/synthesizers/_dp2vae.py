@@ -56,38 +56,11 @@ PRESETS = {
 
 
 # ---- settings -----------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class SubsetTraining:
-    """Stage 2: steps of the decoder on the clipped mean gradients of drawn subsets."""
-
-    n_subsets: int
-    steps: int
-    sampler: str
-    per_step: int
-    encoder_update: str
-    gradient_bound: float
-
-    def plan(self, noise_multiplier=0.0, unit=None):
-        """The plan of these steps at some noise, which protects a row or a `BoundedUnit`."""
-        from ..dpsgd._subsets import SubsetPlan
-
-        return SubsetPlan(
-            n_subsets=self.n_subsets,
-            steps=self.steps,
-            noise_multiplier=noise_multiplier,
-            per_step=self.per_step,
-            gradient_bound=self.gradient_bound,
-            sampler=self.sampler,
-            encoder_update=self.encoder_update,
-            unit=unit,
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class DP2VAESettings:
     """What a fit of DP2-VAE does."""
 
-    subsets: SubsetTraining
+    subsets: object  # SubsetPlan of stage 2, without its noise
     pretrain_steps: int  # of the encoders in stage 1, without noise; nothing is kept of them
     batch_size: int  # of the encoders, in stage 1 and where stage 2 refreshes them
     networks: NetworkSettings
@@ -113,6 +86,8 @@ def dp2vae_settings(given, seed):
 
     Raises ValueError: parameters that contradict one another, or that would do nothing in this combination.
     """
+    from ..dpsgd._subsets import SubsetPlan
+
     from_moments = given["warm_start_steps"] > 0
     if given["l2_bound"] is not None and not from_moments:
         raise ValueError("l2_bound= is used only with warm_start_steps of training=, for which moments are released")
@@ -144,9 +119,8 @@ def dp2vae_settings(given, seed):
                 "one; none may be a millionth of another"
             )
         split = tuple(float(share) for share in split)
-    fields = (given[name] for name in ("encoder_update", "gradient_bound"))
-    subsets = SubsetTraining(given["n_subsets"], given["steps"], given["sampler"], per_step, *fields)
-    subsets.plan()  # refuses what cannot be drawn
+    fields = {name: given[name] for name in ("n_subsets", "steps", "sampler", "encoder_update", "gradient_bound")}
+    subsets = SubsetPlan(noise_multiplier=0.0, per_step=per_step, **fields)  # refuses what cannot be drawn
     fields = ("n_components", "image_shape", "likelihood")
     return DP2VAESettings(
         subsets,
@@ -209,7 +183,7 @@ def plan_phases(rows, settings, bounds_share, relation, *, cells=False):
         phases.append(Phase("cells", moments * rest / 2))
     if features:
         phases.append(Phase("features", features * rest))
-    return [*phases, settings.subsets.plan().phase("decoder", decoder * rest)]
+    return [*phases, settings.subsets.phase("decoder", decoder * rest)]
 
 
 # ---- the estimator ------------------------------------------------------------------------------------------------

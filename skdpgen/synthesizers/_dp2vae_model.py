@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit, logsumexp
@@ -36,7 +36,7 @@ class NetworkSettings:
     """What the networks are."""
 
     architecture: str
-    # encoder, decoder: Module or None; templates that the user gave
+    # encoder, decoder: modules that the user gave as templates
     encoder: object | None
     decoder: object | None
     n_components: int  # number of latent dimensions
@@ -317,7 +317,7 @@ def may_cut_classes(rows, settings):
 
 def subset_plan(settings, fit):
     """The plan of stage 2, covered by the charge."""
-    return fit.cover(settings.subsets.plan(fit.noise["decoder"], fit.plan.unit))
+    return fit.cover(replace(settings.subsets, noise_multiplier=fit.noise["decoder"], unit=fit.plan.unit))
 
 
 def _restore_networks(encoder, decoder, auxiliary, checkpoint):
@@ -347,8 +347,9 @@ def _synthetic_rows(model, leading, settings, fit):
 def initialise_networks(encoder, decoder, auxiliary, synthetic, sizes, likelihood, settings):
     """Initialise the networks by synthetic rows, or by public facts; return the auxiliary decoder of stage 1.
 
-    `auxiliary`: None: stage 1 begins with a copy of the decoder. `synthetic`: from `_synthetic_rows`. None: nothing is
-    trained, and the latents of the package's encoders are spread. `sizes`: numbers of columns and of classes of a row.
+    `auxiliary`: where it is None, stage 1 begins with a copy of the decoder. `synthetic`: from `_synthetic_rows`. None:
+    nothing is trained, and the latents of the package's encoders are spread. `sizes`: numbers of columns and of classes
+    of a row.
     """
     from ..nn._dp2vae import ReleasedDecoder, spread_latents
     from ..nn._dp2vae_training import train_on_pairs, train_together

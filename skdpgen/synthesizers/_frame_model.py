@@ -310,7 +310,7 @@ def release_triples(rows, codec, released, sd, contrasts, fit):
     """Release the interactions of all triples of columns; None where the noise would hide any of them.
 
     `released`, `sd`: the tables of the first release and their noise: columns are divided into quarters by them.
-    Returns ReleasedTriples or None: where None, the share of this release is still to be spent.
+    Where it returns None, the share of this release is still to be spent.
     """
     counts, marginals, _ = consistent_marginals(released, sd, contrasts, codec.optional_levels)
     quarters = quarters_of_levels(counts @ marginals, codec.n_levels)

@@ -42,11 +42,11 @@ class MomentSettings:
 
     n_components: int | str | None = "auto"  # latent dimensions; None is no reduction
     progress: bool = False
-    mixture: object | None = None  # LatentMixture or None; prior by DP-EM; None is the Gaussians of the moments
-    # DecoderSettings or None; trained by DP-SGD; None is the function of the released moments
+    mixture: object | None = None  # LatentMixture, the prior by DP-EM; None is the Gaussians of the moments
+    # DecoderSettings, trained by DP-SGD; None is the function of the released moments
     decoder: object | None = None
-    units: object | None = None  # UnitSettings or None; what is released of units of several rows; None is nothing
-    # ImageFeatures or None; images: the wavelet features whose moments are released too, and to which samples are
+    units: object | None = None  # UnitSettings: what is released of units of several rows; None is nothing
+    # ImageFeatures of images: the wavelet features whose moments are released too, and to which samples are
     # moved; None is neither
     features: object | None = None
     # DataFrames: share of the budget of the gradient that corrects the model of the target; 0 is no such model

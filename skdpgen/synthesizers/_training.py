@@ -29,7 +29,7 @@ class Training:
 class Network:
     """How networks are trained, whatever they model."""
 
-    template: object | None  # DPNet or None; cloned; None is the default of the synthesizer
+    template: object | None  # DPNet, which is cloned; None is the default of the synthesizer
     noise: str
     device: str
     seed: int  # of the initialisation
