@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 from ..exceptions import PrivacyLeakWarning, SchemaError
 from ..tabular import Categorical, Datetime
+from ..utils.callers import warn_user
 from ..utils.printing import listed
 
 
@@ -22,13 +22,12 @@ def declare_public(schema, frame, names):
         raise SchemaError(f"not columns of the table: {listed(absent)}; it has {listed(schema)}")
     columns = [_complete(schema[name], frame[name].dropna()) for name in names if not schema[name].complete]
     if columns:
-        warnings.warn(
+        warn_user(
             "the bounds or categories of "
             + ", ".join(repr(column.name) for column in columns)
             + " are those of the file, without noise, and every model and card made with this schema publishes them: "
             "leave them in the schema only if they are public knowledge",
             PrivacyLeakWarning,
-            stacklevel=2,
         )
     return schema.replace(*columns)
 

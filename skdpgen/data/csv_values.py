@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ import pandas as pd
 from ..tabular import Boolean, Datetime, Numeric
 from ..tabular._columns import output_dtype
 from ..tabular._formats import form_of_strptime, time_zone
+from ..utils.callers import warn_user
 from ..utils.categories import family, number_text
 from .notation import USUAL_NOTATION
 from .other_notations import Reading, marks_among, readings_of
@@ -299,18 +299,16 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
         refuse(others)  # those that it accepts are meant as text
         formatted = {name: looks for name, looks in formatted.items() if name not in map(repr, others)}
     if almost:
-        warnings.warn(
+        warn_user(
             f"read as text, although all values but one text, or a few, are numbers: {', '.join(almost)}. If these "
             "texts stand for a missing value, give each as --missing TEXT",
             UserWarning,
-            stacklevel=4,
         )
     if formatted:
-        warnings.warn(
+        warn_user(
             f"read as text, from which almost nothing can be learned: {', '.join(formatted)}. All values look like "
             + "; or like ".join(_LOOKS_LIKE.get(like, like) for like in dict.fromkeys(formatted.values())),
             UserWarning,
-            stacklevel=4,
         )
     return frame, resolutions, formats
 

@@ -163,7 +163,7 @@ def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None
     `delta`: probability that a class of one record is released.
     `key`: sort key of the classes; None sorts them as they are.
     `unit_sizes` (n_rows,): as in `joint_histogram`.
-    Returns: sorted. Empty, with a UtilityWarning, where the noise hides every class.
+    Returns a sorted tuple: empty, with a UtilityWarning, where the noise hides every class.
     """
     observed = sorted(pd.unique(values).tolist(), key=key)
     counts = histogram(label_codes(values, observed), len(observed), unit_sizes)

@@ -69,7 +69,7 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
 
     `estimator`, `X`, `y`, `groups`: as in `validate_input`.
     `images`: whether moments of the rows are released, which of images are those of their low frequencies.
-    Returns FrameRows or ArrayRows: what is private stays in it. Frames are in memory.
+    What is private stays in the rows that come back. Frames are in memory.
     """
     _refuse_containers(estimator, X)
     shared = {name: getattr(estimator, name) for name in ("classes", "target_type", "on_invalid")}

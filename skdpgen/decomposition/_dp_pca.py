@@ -84,22 +84,13 @@ class PrincipalComponents:
 
 
 def covariance_of(moments, *, center=None, count=None):
-    """Return count, mean and covariance of released moments.
+    """Return count, mean and covariance of released moments of one set of rows.
 
-    Parameters
-    ----------
-    moments : Moments
-        Of one set of rows (use `Moments.pooled` for classes).
-    center : array of shape (n_features,) or None, default=None
-        A released mean about which ``moments.second`` was taken (two-round centring); None: taken about zero, and
-        the mean is ``moments.sum / count``.
-    count : float or None, default=None
-        Number of rows where it is public (replace_one); None uses the released one.
-
-    Returns
-    -------
-    (float, array of shape (n_features,), array of shape (n_features, n_features))
-        The count is at least 1, the covariance symmetric (its eigenvalues may be negative).
+    `center` (n_features,): a released mean about which ``moments.second`` was taken (two-round centring); None: taken
+        about zero, and the mean is ``moments.sum / count``.
+    `count`: number of rows where it is public (replace_one); None uses the released one.
+    Returns the count, which is at least 1, the mean, and the covariance, which is symmetric (its eigenvalues may be
+        negative).
     """
     count = max(float(moments.count if count is None else count), 1.0)
     degrees = max(count - 1.0, 1.0)

@@ -33,7 +33,7 @@ def torch_seeded(seed, devices=()):
     Generators of other devices do not change: ``torch.manual_seed`` would seed them all, and on a machine without such
     devices store every call for later. Other threads of this package wait.
 
-    `seed`: seed; the CPU's generator uses its lowest 32 bits. Raises ValueError for a device that is neither a CPU nor
+    Of `seed`, the CPU's generator uses the lowest 32 bits. Raises ValueError for a device that is neither a CPU nor
     a CUDA device.
     """
     devices, seed = _cuda_devices(devices), int(seed)

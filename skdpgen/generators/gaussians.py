@@ -111,11 +111,11 @@ def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components, squar
 
     `moments`: released, with a leading axis of classes; of rows less the center of their class.
     `centers` (n_classes, d): released.
-    `noise_sd` (n_classes,): standard deviation of the noise on a diagonal entry of ``moments.second``; off the diagonal
-        it is smaller by sqrt(2).
-    `mean_noise_sd` (n_classes,): standard deviation of the noise on an entry of ``moments.sum``.
-    `squares` (n_classes,): released mean square distance of the rows of each class from its center. Covariances are
-        divided by it before they are compared, so that a class of long rows does not dominate the others.
+    `noise_sd`, one or (n_classes,): standard deviation of the noise on a diagonal entry of ``moments.second``; off the
+        diagonal it is smaller by sqrt(2).
+    `mean_noise_sd`, one or (n_classes,): standard deviation of the noise on an entry of ``moments.sum``.
+    `squares`, one or (n_classes,): released mean square distance of the rows of each class from its center. Covariances
+        are divided by it before they are compared, so that a class of long rows does not dominate the others.
 
     Eigenvalues of a noisy symmetric matrix are too spread; each is moved back by twice the noise variance times the
     Hilbert transform of the spectrum (the oracle estimator for additive Wigner noise of Bun, Allez, Bouchaud and
@@ -296,9 +296,9 @@ class LinearGenerator:
     `low`, `high` (n_features,): the box of scaled rows.
     `variance_gain`: variance after clipping divided by that of the latent Gaussian; more than 1 raises the contrast.
         None: normal distributions are clipped without a change.
-    `dither` (n_components,): standard deviation of white noise on every column. It stands for the variance that the
-        noise of the release may have hidden: a model trained on rows that lack all variance in a direction would rely
-        on that direction.
+    `dither`, one or (n_components,): standard deviation of white noise on every column. It stands for the variance that
+        the noise of the release may have hidden: a model trained on rows that lack all variance in a direction would
+        rely on that direction.
     `per_class`: components of each class (scales or sub-clusters), consecutive in the mixture.
     `cleaned`: rows are images of this shape: pixels that stand out from all their neighbours are drawn to them (see
         `without_speckles`). A raised contrast turns little noise into such pixels. None: they stay.

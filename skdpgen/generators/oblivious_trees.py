@@ -29,7 +29,7 @@ _MOST_DEPTH, _MOST_TREES = 10, 1000
 class ObliviousTrees:
     """Splits of trees."""
 
-    # tuple of (array of int); of each column, the rank of each cell: an order in which splits are sensible
+    # of each column, an int array: the rank of each cell, an order in which splits are sensible
     ranks: tuple
     # columns, thresholds: int (n_trees, depth); a row is in the upper half of a split if its rank in the column is at
     # least the threshold

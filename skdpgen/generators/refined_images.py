@@ -56,7 +56,7 @@ class FeatureSpace:
     box: Box  # of scaled rows
     matrix: np.ndarray  # (n_features, k)
     codes: np.ndarray  # int (n_images,); class of each synthetic image, or its sub-cluster
-    features: np.ndarray  # (n_images, k); theirs
+    features: np.ndarray  # (n_images, k); those of the synthetic images
     centers: np.ndarray  # (n_parts, k); mean of the synthetic images of each class, or sub-cluster
     radius: float  # norm to which real images are clipped about their center
     cuts: ClassCuts | None = None  # the sub-clusters; None: the classes are whole
@@ -276,7 +276,7 @@ class RefinedImages(LinearGenerator):
     `centers`, `means` (n_parts, k): mean features of the images of the linear generator, and of the real images as
         released. Without cuts, a class is one sub-cluster.
     `maps` (n_classes, k, k): see `released_targets`.
-    `cuts`: Sub-clusters of the classes in the space of the features; None: the classes are whole.
+    `cuts`: sub-clusters of the classes in the space of the features; None: the classes are whole.
     """
 
     progress = "auto"  # whether `sample` shows a bar; no file has it

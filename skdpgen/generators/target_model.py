@@ -42,11 +42,11 @@ def covered_classes(shares):
 class ColumnCells:
     """Cells of the columns, of some pairs and triples of columns, and the leaves of trees."""
 
-    # tuple of (array or None); of each column of numbers, between which its cells lie; None for categories
+    # of each column of numbers, an array between whose entries its cells lie; None for categories
     edges: tuple
-    # tuple of (array of int or None); of each column of categories, the cell of each level; None for numbers
+    # of each column of categories, an int array: the cell of each level; None for numbers
     levels: tuple
-    parts: tuple = ()  # tuple of (array of int); part of each cell of a column, `_PAIR_PARTS` of them
+    parts: tuple = ()  # of each column, an int array: part of each cell, `_PAIR_PARTS` of them
     # pairs, triples: int (n_pairs, 2), (n_triples, 3); columns whose parts make further cells. A triple has halves of
     # columns.
     pairs: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))

@@ -66,8 +66,8 @@ class ReleasedTriples:
     def missed_by(self, mixtures, counts):
         """The triples whose interactions a model misses by more than the noise; at most ten, those that it misses most.
 
-        `mixtures` (n_points, n_columns_encoded): distribution over the levels at each point, for each class. `counts`
-        (n_classes,): rows of each class.
+        `mixtures`: for each class, an array (n_points, n_columns_encoded): distribution over the levels at each point.
+        `counts` (n_classes,): rows of each class.
         """
         missed = self.value - np.stack([self.expected(p, n) for p, n in zip(mixtures, counts)])
         square = (missed**2 * self.precision).sum(axis=(0, 2, 3, 4))

@@ -40,7 +40,7 @@ class UnitModel:
     # of units: one block for each of `columns` that the model of rows sees, then that of the number of rows
     latent: TableModel
     shared: tuple = ()  # column names; in which the rows of a unit are more alike than those of two units
-    # tuple of float; of each of them, the probability that a row has the level of the hidden row of its unit; see
+    # of each of them, the probability that a row has the level of the hidden row of its unit; see
     # `RowsOfUnits`
     copied: tuple = ()
 
@@ -188,8 +188,8 @@ class _Points(ProductMixture):
     def given(self, at, codes):
         """Draw support points by the levels `codes` of the columns `at`.
 
-        Returns: uniform numbers, shape (n_rows,), and the row of `codes` of each -> support points. A code of -1 is any
-        level.
+        Returns a function: uniform numbers, shape (n_rows,), and the row of `codes` of each -> support points. A code
+        of -1 is any level.
         """
         kinds, which = (
             np.unique(codes, axis=0, return_inverse=True) if len(at) else (codes[:1], np.zeros(len(codes), int))

@@ -22,8 +22,8 @@ class HeldOut(NamedTuple):
 class SearchRows:
     """The rows of a search, without the column of identifiers.
 
-    `estimator`: whose parameters name the column. `X`, `y`, `groups`: arguments of `fit`. `unit`: None: a row is the
-    unit. `groups`: identifiers, where a row is not the unit.
+    `estimator`: whose parameters name the column. `X`, `y`, `groups`: arguments of `fit`. `unit`: None where a row is
+    the unit. `groups`: identifiers, where a row is not the unit.
     """
 
     def __init__(self, estimator, X, y, groups, unit):

@@ -119,7 +119,8 @@ def score_function(scoring, estimator):
     """Return (X, y) -> one score for each record (higher is better), a function of it and of the released model.
 
     `scoring`: "tstr_...": score of a logistic regression trained once on rows that the model draws. A callable maps
-    (estimator, X, y) to an array of shape (n_samples,). Returns: from records (X, y) to an array of shape (n_samples,).
+    (estimator, X, y) to an array of shape (n_samples,). Returns the function of records (X, y), with values of shape
+    (n_samples,).
     """
     if callable(scoring):
         return lambda X, y: np.asarray(scoring(estimator, X, y))

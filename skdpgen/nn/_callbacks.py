@@ -107,7 +107,7 @@ class ScaledParts(Callback):
 def check_checkpoint(path, plan):
     """Refuse a training that cannot be resumed, or whose file belongs to another training, before any step is used.
 
-    `path`: None: a training without a checkpoint. `plan`: a plan that was charged. Returns CheckpointHeader or None:
+    `path`: None for a training without a checkpoint. `plan`: a plan that was charged. Returns the
     header of the file, where the file exists.
     """
     use = plan._use

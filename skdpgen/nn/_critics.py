@@ -176,7 +176,7 @@ def clipped_gradient_sum(critics, units, points, plan):
     `units`: the critics of the step.
     `points` (n_rows, n_columns + n_classes): generated: a function of what was released, and of public draws.
     `plan`: its `gradient_bound` is that of the gradients of one critic at all rows together.
-    Returns: its value is a list of one tensor of shape (n_rows, n_columns). A record changes one critic: at every row
+    The value is a list of one tensor of shape (n_rows, n_columns). A record changes one critic: at every row
         its gradient may turn from any vector of norm C to any other, where C is ``gradient_bound / sqrt(n_rows)``. All
         rows together move by at most ``2 * gradient_bound``, and ``l2_bound`` is what the plan's noise multiplier is a
         multiple of.

@@ -354,7 +354,7 @@ def clipped_subset_sum(stack, decoder, weights, units, step, plan, *, chunk):
     `weights`: parameters of the decoder.
     `units`: the subsets drawn.
     `chunk`: subsets at once.
-    Returns: its value is a list of tensors shaped as `weights`. A record changes one of the terms, from any vector of
+    The value is a list of tensors shaped as `weights`. A record changes one of the terms, from any vector of
         norm ``plan.clip_norm`` to any other, and ``l2_bound`` is what the plan's noise multiplier is a multiple of.
     """
     total = [torch.zeros_like(w) for w in weights]

@@ -420,7 +420,7 @@ def restore(values, column, decimals=None):
     `values` (n_rows,): for categorical and boolean columns level codes; else numbers as in `numeric_bounds`, NaN where
         missing.
     `decimals`: decimals of numbers for which the column declares none.
-    Returns: inside the bounds; integers, decimals and resolution follow the column.
+    The values are inside the bounds; integers, decimals and resolution follow the column.
     """
     dtype = output_dtype(column.dtype)
     if isinstance(column, Categorical | Boolean):

@@ -70,8 +70,8 @@ def narrowed_ranges(noisy, schema, names, noise_sd):
     `noisy`: `range_histogram` with noise.
     `schema`, `names`: as they were counted.
     `noise_sd`: standard deviation of the noise on a count of weight 1.
-    Returns: in the units of `numeric_bounds`; whole where the column is. Columns that need no narrower range are left
-        out.
+    The ranges are in the units of `numeric_bounds`; whole where the column is. Columns that need no narrower range are
+        left out.
     """
     found, parts = {}, split_histogram(noisy, _SIZES * len(names))
     for k, name in enumerate(names):

@@ -76,7 +76,7 @@ class Release:
     about: dict  # what is public of the query: kind, shape, bounds, weights, lattice, noise
     released: object  # array or dict; what the fit went on with; of names, their noisy counts
     exact: np.ndarray | None = None  # the weighted sum, flattened: of the cells that no row names
-    named: tuple = ()  # list of dict; of each run of cells that rows name: the weighted counts by name
+    named: tuple = ()  # of each run of cells that rows name, a dict: the weighted counts by name
     query: object = None  # BoundedSum or None
 
 
