@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from time import perf_counter, process_time
 
 import numpy as np
@@ -171,7 +172,7 @@ def noise_of(model, X, y):
     from skdpgen.synthesizers._dp2vae import dp2vae_settings
 
     settings = dp2vae_settings(model._resolve(), seed=0)
-    plan = settings.subsets.plan(model.plan(X, y).noise_multipliers["decoder"])
+    plan = replace(settings.subsets, noise_multiplier=model.plan(X, y).noise_multipliers["decoder"])
     return plan.noise_std / plan.per_step / plan.gradient_bound
 
 

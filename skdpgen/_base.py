@@ -18,7 +18,7 @@ from .accounting._calibration import check_noise_of_steps
 from .accounting._facts import array_columns, declared_facts
 from .accounting._reservation import CalibratedFit, PhaseRecorder
 from .exceptions import PrivacyLeakWarning
-from .utils.callers import caller_level
+from .utils.callers import warn_user
 from .utils.noise import make_noise_generator
 from .utils.numerics import usual_numerics
 from .utils.validation import (
@@ -240,7 +240,7 @@ class PrivateEstimator(BaseEstimator):
         """Warn where GridSearchCV, cross_validate or the like makes the fit: their scores are exact."""
         if inside_search():
             own = SEPARATE_LEDGERS + _sum_of_search(self) if self.accountant is None else ""
-            warnings.warn(EXACT_SCORES + own, PrivacyLeakWarning, stacklevel=caller_level())
+            warn_user(EXACT_SCORES + own, PrivacyLeakWarning)
 
     def _resolve_unit(self, groups):
         """Return who the fit protects, by its parameters and by whether it has identifiers: a BoundedUnit, or None."""
@@ -443,13 +443,12 @@ def _warn_of_refit(first, second):
     one, other = first["fit"], second["fit"]
     if one["delta"] + other["delta"] >= 1:
         return
-    warnings.warn(
+    warn_user(
         "this object was fitted before, and each of the two fits has a separate ledger. If both used the same rows, "
         f"they cost up to epsilon {one['epsilon'] + other['epsilon']:.4g} at delta "
         f"{one['delta'] + other['delta']:.2g} together, and neither card says so: give one accountant= to all fits "
         "of the same rows",
         PrivacyLeakWarning,
-        stacklevel=caller_level(),
     )
 
 

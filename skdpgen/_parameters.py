@@ -383,10 +383,7 @@ _TERM_DEFAULTS = {
 def read_unit(parameters):
     """Return who is protected, as `unit` and `max_rows_per_unit` say: one PrivacyUnit, without a name where none is.
 
-    Parameters
-    ----------
-    parameters : mapping
-        Of an estimator; it may have neither.
+    `parameters`: of an estimator; it may have neither.
     """
     unit, most = parameters.get("unit"), parameters.get("max_rows_per_unit")
     unit = clone(unit) if isinstance(unit, PrivacyUnit) else PrivacyUnit(unit)
@@ -410,11 +407,7 @@ def object_of(owner, name):
 def make_objects(owner, parameters):
     """Return parameters as files and command lines hold them, with parameter objects where these are dicts.
 
-    Parameters
-    ----------
-    owner : type
-        Class of the estimator.
-    parameters : dict
+    `owner`: class of the estimator.
     """
     made = dict(parameters)
     for name, given in parameters.items():
@@ -456,10 +449,7 @@ def flat_parameters(estimator):
     What `training` leaves open, and all of it where it is None, is at the default of the class, `_training_defaults`.
     Of a `GroupDivergence` the gradient bound is `group_gradient_bound`, and the kind is `divergence`.
 
-    Raises
-    ------
-    ValueError
-        The training sets what has no meaning for this synthesizer.
+    Raises ValueError: the training sets what has no meaning for this synthesizer.
     """
     parameters, defaults = estimator.get_params(deep=False), estimator._training_defaults
     if "training" in parameters:
@@ -483,11 +473,7 @@ def flat_parameters(estimator):
 def grouped_parameters(owner, flat):
     """Return flat parameters, as files of earlier versions have them, in the objects that hold them now.
 
-    Parameters
-    ----------
-    owner : type
-        Class of the synthesizer.
-    flat : dict
+    `owner`: class of the synthesizer.
     """
     found, kind = dict(flat), object_of(owner, "training")
     if kind is not None and "training" not in found:
@@ -511,12 +497,8 @@ def grouped_parameters(owner, flat):
 def check_split(split, names):
     """Refuse a `budget_split` with entries that an estimator does not have, or a share that is none.
 
-    Parameters
-    ----------
-    split : dict or None
-    names : sequence of str
-        Entries that the estimator has. Those in `_SHARES` are shares of the whole budget; the others are relative to
-        one another, and their estimator validates them together.
+    `names`: entries that the estimator has. Those in `_SHARES` are shares of the whole budget; the others are relative
+    to one another, and their estimator validates them together.
     """
     if split is None:
         return

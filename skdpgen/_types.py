@@ -26,20 +26,11 @@ def check_neighboring(neighboring: str) -> str:
 
 @dataclass(frozen=True)
 class BoundedUnit:
-    """Who is protected, where that is not one row: all rows of one person, say, of which a fit uses a few.
+    """Who is protected, where that is not one row: all rows of one person, say, of which a fit uses a few."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the column of identifiers; public.
-    max_rows : int
-        Rows of a unit that a fit uses, at most; public.
-    weighting : {"rows", "units"}, default="rows"
-        "rows": every row used counts 1. "units": every unit counts 1, and each of its m rows used counts 1/m.
-    """
-
-    name: str
-    max_rows: int
+    name: str  # name of the column of identifiers; public
+    max_rows: int  # rows of a unit that a fit uses, at most; public
+    # "rows": every row used counts 1. "units": every unit counts 1, and each of its m rows used counts 1/m.
     weighting: str = "rows"
 
     def __post_init__(self):

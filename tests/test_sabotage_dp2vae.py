@@ -292,10 +292,7 @@ MUTANTS = [
         [LEDGER["arrays, subsets"], LEDGER["frame, subsets"]],
         (
             _dp2vae_model.subset_plan,
-            (
-                "$settings.subsets.plan",
-                "__import__('dataclasses').replace($settings.subsets, steps=$settings.subsets.steps + 1).plan",
-            ),
+            ("$settings.subsets", "replace($settings.subsets, steps=$settings.subsets.steps + 1)"),
         ),
     ),
     (
@@ -308,7 +305,7 @@ MUTANTS = [
         [LEDGER["arrays, subsets"]],
         (
             _dp2vae_model.subset_plan,
-            ("$settings.subsets.plan", "__import__('dataclasses').replace($settings.subsets, per_step=6).plan"),
+            ("$settings.subsets", "replace($settings.subsets, per_step=6)"),
         ),
     ),
     (

@@ -245,7 +245,7 @@ def _every_row_is_kept(patch):
 
 def _the_exact_number_of_rows(patch):
     patch.setattr(
-        "skdpgen.synthesizers._budget.ChargedFit.sample_size", lambda fit, rows, released: float(len(rows.frame))
+        "skdpgen.synthesizers._charged_fit.ChargedFit.sample_size", lambda fit, rows, released: float(len(rows.frame))
     )
 
 
@@ -323,7 +323,7 @@ def _the_exact_number_of_units_as_denominator(patch):
 
     patch.setattr(units, "keep_rows", seen)
     patch.setattr(
-        "skdpgen.synthesizers._budget.ChargedFit.step_size",
+        "skdpgen.synthesizers._charged_fit.ChargedFit.step_size",
         lambda fit, row_count, counted: float(len(chosen[0].n_per_unit)),
     )
 

@@ -330,21 +330,11 @@ def scale_of_rdp(
 
     Costs by privacy loss distributions take convolutions: `_largest_scale` is for these.
 
-    Parameters
-    ----------
-    gap : callable
-        Log scale -> log of the cost over what is allowed; increases.
-    start : float
-        Log scale near the result.
-    tolerance : float
-        By which the log scale may be too small.
-    farthest : float, default=35
-        From `start`, on the log scale.
-
-    Returns
-    -------
-    float or None
-        None where even far more noise than at `start` costs too much.
+    `gap`: log scale -> log of the cost over what is allowed; increases.
+    `start`: log scale near the result.
+    `tolerance`: by which the log scale may be too small.
+    `farthest`: from `start`, on the log scale.
+    Returns None where even far more noise than at `start` costs too much.
     """
     low = high = start
     while gap(low) > 0:
@@ -392,12 +382,7 @@ def check_phases(phases: Iterable[Phase]) -> tuple[Phase, ...]:
 
 
 def check_noise_of_steps(noise_multiplier):
-    """Refuse noise so large that gradient sums, rounded to its lattice, may move by more than their bound.
-
-    Raises
-    ------
-    InvalidInputError
-    """
+    """Refuse noise so large that gradient sums, rounded to its lattice, may move by more than their bound."""
     if not noise_multiplier <= _MOST_NOISE_OF_STEPS:
         raise InvalidInputError(
             f"noise of {noise_multiplier:.2g} times the bound of a step is too large for gradients, which are lost "

@@ -24,14 +24,7 @@ _COLUMNS = ["release", "mechanism", "noise multiplier", "sampling rate", "count"
 def card_html(card: PrivacyCard) -> str:
     """Return the card in short. Its figures are shown as stated: `PrivacyCard.verify` recomputes them.
 
-    Parameters
-    ----------
-    card : PrivacyCard
-        Perhaps from a file, and not consistent: all its texts are data, and are escaped.
-
-    Returns
-    -------
-    str
+    `card`: perhaps from a file, and not consistent: all its texts are data, and are escaped.
     """
     fit = card["fit"]
     day = f", {card['date']}" if card.get("date") else ""

@@ -77,21 +77,11 @@ class OneOfDpEvent(DpEvent):
 
 @dataclass(frozen=True)
 class SubsetSampledDpEvent(DpEvent):
-    """A Gaussian release of the subsets that a sampler draws; a record changes the contribution of its subset.
+    """A Gaussian release of the subsets that a sampler draws; a record changes the contribution of its subset."""
 
-    Parameters
-    ----------
-    mechanism : str
-        A key of `SUBSET_MECHANISMS`.
-    sampling_rate : float
-        Probability that a given subset takes part.
-    event : GaussianDpEvent
-        Its noise multiplier is a multiple of what `SUBSET_MECHANISMS` says.
-    """
-
-    mechanism: str
-    sampling_rate: float
-    event: DpEvent
+    mechanism: str  # a key of `SUBSET_MECHANISMS`
+    sampling_rate: float  # probability that a given subset takes part
+    event: DpEvent  # its noise multiplier is a multiple of what `SUBSET_MECHANISMS` says
 
 
 # ---- making events -------------------------------------------------------------------------------

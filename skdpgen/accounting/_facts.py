@@ -50,17 +50,10 @@ def list_digest(values: Sequence[Any]) -> str:
 def declared_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts that parameters of an estimator declare public, as JSON holds them.
 
-    Parameters
-    ----------
-    parameters : mapping
-        Constructor parameters.
-
-    Returns
-    -------
-    dict
-        Name of the parameter -> fact. A fact whose JSON text is longer than 4 KiB is ``{"count": ..., "sha256": ...}``.
-        An object that JSON cannot hold is named by its type: its repr might show data. Of a schema it is the number of
-        columns that it declares; `table_columns` lists them.
+    `parameters`: constructor parameters.
+    Returns: name of the parameter -> fact. A fact whose JSON text is longer than 4 KiB is ``{"count": ..., "sha256":
+        ...}``. An object that JSON cannot hold is named by its type: its repr might show data. Of a schema it is the
+        number of columns that it declares; `table_columns` lists them.
     """
     facts = {}
     for name in _DECLARING:
@@ -73,18 +66,12 @@ def declared_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def table_columns(columns: Sequence[Mapping[str, Any]], declared: Iterable[Any]) -> list[Any] | dict[str, Any]:
     """Return the columns of a table, each with its kind and the facts that were declared of it.
 
-    Parameters
-    ----------
-    columns : sequence of mapping
-        As a schema writes them (its ``to_dict()["columns"]``), before anything was learned: bounds or categories that
-        are None were learned, and charged.
-    declared : iterable
-        Names of the columns that a schema of the caller's declares. The kinds of the others are those of their dtypes.
-
-    Returns
-    -------
-    list of dict, list of names, or dict
-        The names alone where the facts of all columns are longer than 1 MiB; their count and digest where these are.
+    `columns`: as a schema writes them (its ``to_dict()["columns"]``), before anything was learned: bounds or categories
+        that are None were learned, and charged.
+    `declared`: names of the columns that a schema of the caller's declares. The kinds of the others are those of their
+        dtypes.
+    Returns: the names alone where the facts of all columns are longer than 1 MiB; their count and digest where these
+        are.
     """
     declared = set(declared)
     rows = [

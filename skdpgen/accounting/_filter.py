@@ -55,23 +55,14 @@ class Totals:
     """Running sums over the entries of a ledger: all that the filter needs of the past.
 
     The sums are exact fractions, so they do not depend on the order of addition. An infinite one is a float.
-
-    Attributes
-    ----------
-    batches : int
-        Batches so far.
-    planned : int
-        Number of planned entries that are not used yet.
-    rdp, extra : Fraction or float
-        RDP at the order of the filter (0 without one), and extra deltas, of all charges.
-    first_rdp, first_extra : Fraction or float
-        Those of the first batch alone.
     """
 
-    batches: int = 0
-    planned: int = 0
+    batches: int = 0  # batches so far
+    planned: int = 0  # number of planned entries that are not used yet
+    # rdp, extra: RDP at the order of the filter (0 without one), and extra deltas, of all charges
     rdp: Fraction | float = Fraction(0)
     extra: Fraction | float = Fraction(0)
+    # first_rdp, first_extra: those of the first batch alone
     first_rdp: Fraction | float = Fraction(0)
     first_extra: Fraction | float = Fraction(0)
 

@@ -329,13 +329,10 @@ class FileLedger:
     def add(self, charges: Sequence[Charge], status: str, rule: PrivacyFilter) -> int:
         """Append `charges` as one batch if `rule` lets them pass; a planned charge is used up instead.
 
-        Reading, checking and appending happen under the file's write lock, and the change is on the
-        disk when the call returns.
+        Reading, checking and appending happen under the file's write lock, and the change is on the disk when the call
+        returns.
 
-        Returns
-        -------
-        int
-            Number of the record of the (first) charge.
+        Returns: number of the record of the (first) charge.
         """
 
         def work(connection):
@@ -378,22 +375,10 @@ class FileLedger:
     def take_steps(self, number: int, count: int, rule: PrivacyFilter, *, begins: bool) -> tuple[int, int]:
         """Take steps of the training that record `number` was charged for, before they run.
 
-        Parameters
-        ----------
-        number, count : int
-        rule : PrivacyFilter
-        begins : bool
-            Whether these are the first steps of the training that was charged.
-
-        Returns
-        -------
-        granted, taken : int
-            Steps that may now be run: at most `count`, and none once all were taken. Steps taken so far by all.
-
-        Raises
-        ------
-        LedgerError
-            Also where a training begins of which steps were taken, or goes on of which none were taken.
+        `begins`: whether these are the first steps of the training that was charged.
+        Returns `granted`, `taken`: steps that may now be run: at most `count`, and none once all were taken. Steps
+            taken so far by all.
+        Raises LedgerError also where a training begins of which steps were taken, or goes on of which none were taken.
         """
 
         def work(connection, seen):
@@ -427,24 +412,11 @@ class FileLedger:
     def take_fit_steps(self, number: int, count: int, rule: PrivacyFilter, *, known: int, file: str) -> tuple[int, int]:
         """Take steps of a fit with a checkpoint, before they run; one process at a time goes on with a fit.
 
-        Parameters
-        ----------
-        number, count : int
-        rule : PrivacyFilter
-        known : int
-            Steps taken so far, as the caller knows. Where others have taken steps since, the caller does not go on.
-        file : str
-            SHA-256 of the checkpoint from which the steps go on: from then on the ledger vouches for that file.
-
-        Returns
-        -------
-        granted, taken : int
-            As in `take_steps`.
-
-        Raises
-        ------
-        LedgerError
-            Also where the fit has ended, or another process has gone on with it.
+        `known`: steps taken so far, as the caller knows. Where others have taken steps since, the caller does not go
+            on.
+        `file`: SHA-256 of the checkpoint from which the steps go on: from then on the ledger vouches for that file.
+        Returns `granted`, `taken`: as in `take_steps`.
+        Raises LedgerError also where the fit has ended, or another process has gone on with it.
         """
         return self._write_fit(
             number, rule, known, lambda found: min(count, found.steps - found.taken), lambda *of: take_record(*of, file)
@@ -453,10 +425,7 @@ class FileLedger:
     def end_fit(self, number: int, rule: PrivacyFilter, *, known: int, file: str) -> None:
         """End a fit whose steps were all taken: its model is made from the checkpoint of hash `file`, and no other.
 
-        Raises
-        ------
-        LedgerError
-            Also where the fit has ended at another checkpoint, or another process has gone on with it.
+        Raises LedgerError also where the fit has ended at another checkpoint, or another process has gone on with it.
         """
         self._write_fit(
             number, rule, known, lambda found: 0, lambda of, _, totals: end_record(of, file, totals), ends=True
@@ -500,17 +469,8 @@ class FileLedger:
     def verify(self, rule: PrivacyFilter, head: str | None = None) -> dict[str, Any]:
         """Check the chain from its beginning, and recompute every running sum from the entries alone.
 
-        Parameters
-        ----------
-        rule : PrivacyFilter
-        head : str, default=None
-            "length:hash", noted earlier: the ledger must have had it.
-
-        Returns
-        -------
-        dict
-            head ("length:hash" now; None for the old format, which has no chain), unchained (entries that were
-            written before there was a chain).
+        `head`: "length:hash", noted earlier: the ledger must have had it. Returns: head ("length:hash" now; None for
+        the old format, which has no chain), unchained (entries that were written before there was a chain).
         """
 
         def work(connection):

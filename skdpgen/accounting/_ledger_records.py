@@ -49,30 +49,16 @@ class Record(NamedTuple):
 
 
 class FitSteps(NamedTuple):
-    """The steps of a fit with a checkpoint, as a ledger file knows them.
-
-    Attributes
-    ----------
-    charge : Charge
-    status : str
-        Of the entry.
-    steps, taken : int
-        Charged, and taken so far.
-    files : frozenset of str
-        SHA-256 of every checkpoint from which steps were taken.
-    end : str or None
-        That of the checkpoint at which the fit was ended; None while it goes on.
-    day : str or None
-        Day of the charge in UTC; None in files of earlier formats.
-    """
+    """The steps of a fit with a checkpoint, as a ledger file knows them."""
 
     charge: Charge
-    status: str
+    status: str  # of the entry
+    # steps, taken: charged, and taken so far
     steps: int
     taken: int
-    files: frozenset[str]
-    end: str | None
-    day: str | None
+    files: frozenset[str]  # SHA-256 of every checkpoint from which steps were taken
+    end: str | None  # that of the checkpoint at which the fit was ended; None while it goes on
+    day: str | None  # day of the charge in UTC; None in files of earlier formats
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------
@@ -173,10 +159,7 @@ def totals_of(text: str) -> Totals:
 def entries_of(records: Sequence[Record]) -> list[Entry]:
     """Return the entries, in the order of their acceptance, with the status that they have by now.
 
-    Raises
-    ------
-    ValueError
-        For a use of what was not planned, and for steps taken of what was not charged for them.
+    Raises ValueError for a use of what was not planned, and for steps taken of what was not charged for them.
     """
     entries: list[Entry] = []
     places: dict[int, int] = {}
@@ -212,10 +195,8 @@ def entries_of(records: Sequence[Record]) -> list[Entry]:
 def steps_of(records: Sequence[Record], number: int) -> tuple[Charge, int, int]:
     """Return the charge in record `number`, the steps that it was charged for, and how many of them were taken.
 
-    Raises
-    ------
-    ValueError
-        Where the record is not the charge of one training by DP-SGD, and of nothing beside it, or waits for its use.
+    Raises ValueError where the record is not the charge of one training by DP-SGD, and of nothing beside it, or waits
+    for its use.
     """
     entry = _charged(records, number)
     steps = _steps(entry)
@@ -227,10 +208,8 @@ def steps_of(records: Sequence[Record], number: int) -> tuple[Charge, int, int]:
 def fit_steps_of(records: Sequence[Record], number: int) -> FitSteps:
     """Return what is known of the fit in record `number`, whose charge may hold other releases beside its steps.
 
-    Raises
-    ------
-    ValueError
-        Where the record is not the charge of one fit with steps, or its steps were taken without a checkpoint of a fit.
+    Raises ValueError where the record is not the charge of one fit with steps, or its steps were taken without a
+    checkpoint of a fit.
     """
     entry = _charged(records, number)
     steps = _steps(entry, of_fit=True)
@@ -328,10 +307,7 @@ def _sum_from_text(text: Any) -> Fraction | float:
 def replay(records: Sequence[Record], rule: PrivacyFilter) -> None:
     """Recompute every total from the entries, and accept every batch again.
 
-    Raises
-    ------
-    ValueError
-        At the first record that is not so (of which `BudgetExceededError` is one kind).
+    Raises ValueError at the first record that is not so (of which `BudgetExceededError` is one kind).
     """
     entries_of(records)  # what was used had been planned
     batches: dict[int, list[Charge]] = {}

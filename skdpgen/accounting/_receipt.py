@@ -242,26 +242,13 @@ _FIELDS = {"format", "version", "ledger", "record", "plan", "steps", "optimizer"
 
 
 class CheckpointHeader(NamedTuple):
-    """Header of a checkpoint.
+    """Header of a checkpoint."""
 
-    Attributes
-    ----------
-    ledger : str
-        Identity of the ledger file that was charged.
-    record : int
-        Number of the charge in it.
-    plan : dict
-        Numbers of the plan, its steps among them.
-    steps : int
-        Steps taken until the file was written: the ledger may count more.
-    optimizer : dict
-        Numbers in the state of the optimiser, by parameter and name; its tensors are in the rest of the file.
-    """
-
-    ledger: str
-    record: int
-    plan: dict[str, Any]
-    steps: int
+    ledger: str  # identity of the ledger file that was charged
+    record: int  # number of the charge in it
+    plan: dict[str, Any]  # numbers of the plan, its steps among them
+    steps: int  # steps taken until the file was written: the ledger may count more
+    # numbers in the state of the optimiser, by parameter and name; its tensors are in the rest of the file
     optimizer: dict[str, dict[str, Any]]
 
 

@@ -54,9 +54,7 @@ Combined = tuple[float, tuple[tuple[float, float, int, str], ...]]
 def conversion_cost(alpha: float, delta: float) -> float:
     """c in "RDP rho at order alpha gives (rho + c, delta)-DP"; decreases in delta.
 
-    References
-    ----------
-    Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", 2020, Proposition 12.
+    Reference: Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", 2020, Proposition 12.
     """
     if delta <= 0:
         return math.inf
@@ -305,10 +303,8 @@ def repetition_points(repetition: Repetition, neighboring: str) -> float:
 def repetition_rdp(repetition: Repetition, alpha: float, neighboring: str) -> float:
     """RDP, at order alpha, of a repetition.
 
-    References
-    ----------
-    N. Papernot, T. Steinke, "Hyperparameter tuning with Renyi differential privacy", ICLR 2022: Theorem 6 (Poisson)
-    and Theorem 2 (logarithmic: truncated negative binomial of shape 0).
+    Reference: N. Papernot, T. Steinke, "Hyperparameter tuning with Renyi differential privacy", ICLR 2022: Theorem 6
+    (Poisson) and Theorem 2 (logarithmic: truncated negative binomial of shape 0).
     """
     orders, base = _curve(repetition.alternatives, neighboring)
     own = _one_run(repetition.alternatives, alpha, neighboring)

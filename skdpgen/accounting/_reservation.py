@@ -37,15 +37,7 @@ class FitRequest(NamedTuple):
 class PhaseRecorder:
     """Stands for the accountant while a fit is planned, and records the phases that the fit asks it to calibrate.
 
-    Parameters
-    ----------
-    accountant : PrivacyAccountant
-        Its relation and delta hold for the plan.
-
-    Attributes
-    ----------
-    request : FitRequest or None
-        Of the last `calibrate`.
+    `accountant`: its relation and delta hold for the plan. `request`: of the last `calibrate`.
     """
 
     fixed_phases, charged_labels = True, None
@@ -63,12 +55,7 @@ class PhaseRecorder:
 
 
 class CalibratedFit:
-    """Stands for the accountant while a fit is prepared whose plan a search has calibrated: it returns that plan.
-
-    Parameters
-    ----------
-    plan : FitPlan
-    """
+    """Stands for the accountant while a fit is prepared whose plan a search has calibrated: it returns that plan."""
 
     fixed_phases, charged_labels = True, None
 
@@ -87,10 +74,6 @@ class Reservation:
 
     A context manager. Its `charge` replaces the accountant's, once. Only fits that *this object* charged can be made:
     another entry of the ledger covers no fit.
-
-    Parameters
-    ----------
-    accountant : PrivacyAccountant
 
     Examples
     --------
@@ -143,12 +126,7 @@ class Reservation:
     def draw_runs(self, runs: str, mean: float, rng) -> int:
         """Draw, once, the number of fits; as many can then be taken.
 
-        Parameters
-        ----------
-        runs : str
-        mean : float
-            The distribution: that of the charge (for a charge without noise, any).
-        rng : NoiseGenerator
+        `mean`: the distribution: that of the charge (for a charge without noise, any).
         """
         with self._lock:
             if not self.open or self._left is not None:
@@ -162,18 +140,8 @@ class Reservation:
     def take(self, plan: FitPlan, *, private: bool = True) -> tuple[Receipt, PrivacyAccountant]:
         """Use up one fit; BudgetExceededError where none is left, or the charge does not cover `plan`.
 
-        Parameters
-        ----------
-        plan : FitPlan
-        private : bool, default=True
-            As in `PrivacyAccountant.charge`.
-
-        Returns
-        -------
-        receipt : Receipt
-            Covers the releases of `plan`.
-        accountant : PrivacyAccountant
-            Holds the charge of `plan` alone, for the card of the fit; nothing more can be charged to it.
+        `private`: as in `PrivacyAccountant.charge`. Returns `receipt`: covers the releases of `plan`; `accountant`:
+        holds the charge of `plan` alone, for the card of the fit; nothing more can be charged to it.
         """
         with self._lock:
             if not self.open:
@@ -218,19 +186,11 @@ def plan_at(
 ) -> FitPlan:
     """Return the plan of a fit that has, at order `alpha`, the RDP of one Gaussian release of parameter `mu`.
 
-    Parameters
-    ----------
-    request : FitRequest
-    mu : float
-        Infinite: no noise.
-    accountant : PrivacyAccountant
-        Its relation holds.
-    alpha : float
-        Order, > 1; for Gaussian phases alone it does not matter.
-    extra_delta : float
-        Part of delta that the thresholds of this fit may spend.
-    epsilon : float
-        Epsilon of the whole search, for the card.
+    `mu`: infinite: no noise.
+    `accountant`: its relation holds.
+    `alpha`: order, > 1; for Gaussian phases alone it does not matter.
+    `extra_delta`: part of delta that the thresholds of this fit may spend.
+    `epsilon`: epsilon of the whole search, for the card.
     """
     scale = mu
     if math.isfinite(mu):
@@ -252,32 +212,14 @@ def calibrate_by_rdp(
 ) -> tuple[float, FitPlan]:
     """Find the largest scale mu at which an event costs `epsilon`, by RDP, and the accountant accepts it.
 
-    Parameters
-    ----------
-    accountant : PrivacyAccountant
-    make_event : callable
-        Maps mu to an event; a larger mu costs more.
-    label : str
-    epsilon : float or None
-        Cost of the event alone; None: all that is left.
-    delta : float or None
-        Delta of that cost; None: the accountant's.
-    extra_delta : float
-        Part of delta that thresholds spend.
-    advice : str
-        Text added to the message where no noise is enough.
-    unit : BoundedUnit or None
-        Who is protected; None: one row.
-
-    Returns
-    -------
-    mu, plan : float, FitPlan
-        Without phases: they are those of the parts.
-
-    Raises
-    ------
-    BudgetExceededError
-        When no amount of noise brings the cost within the budget.
+    `make_event`: maps mu to an event; a larger mu costs more.
+    `epsilon`: cost of the event alone; None: all that is left.
+    `delta`: delta of that cost; None: the accountant's.
+    `extra_delta`: part of delta that thresholds spend.
+    `advice`: text added to the message where no noise is enough.
+    `unit`: who is protected; None: one row.
+    Returns `mu`, `plan`: without phases: they are those of the parts.
+    Raises BudgetExceededError when no amount of noise brings the cost within the budget.
     """
     delta = accountant.delta if delta is None else check_delta(delta)
     entries, rule = accountant.entries, accountant._filter

@@ -29,10 +29,7 @@ _PHASE_FIELDS = ("label", "share", "steps", "sampling_rate", "mechanism", "signa
 def ledger_steps(accountant, number=None, receipt=None) -> ChargedSteps:
     """Return the steps of a fit in the ledger file of an accountant: of a record, or of a receipt for its charge.
 
-    Raises
-    ------
-    ValueError
-        For an accountant without a ledger file.
+    Raises ValueError for an accountant without a ledger file.
     """
     if accountant.ledger is None:
         raise ValueError(
@@ -46,19 +43,8 @@ def ledger_steps(accountant, number=None, receipt=None) -> ChargedSteps:
 class ResumedFit:
     """Stands for the accountant in a fit that goes on: it plans and charges nothing, and answers as the charge was.
 
-    Parameters
-    ----------
-    accountant : PrivacyAccountant
-        That was charged.
-    plan : FitPlan
-        Of the checkpoint.
-    found : FitSteps
-        Of the ledger.
-
-    Raises
-    ------
-    LedgerError
-        The plan is not what was charged.
+    `accountant`: that was charged. `plan`: of the checkpoint. `found`: of the ledger. Raises LedgerError: the plan is
+    not what was charged.
     """
 
     fixed_phases = True

@@ -39,25 +39,12 @@ def _profile(mechanism, q, mu, epsilon):
 def subset_distribution(mechanism, q, z, interval, log_tail):
     """Privacy loss distribution of one step, rounded up on a grid.
 
-    Parameters
-    ----------
-    mechanism : str
-    q, z : float
-        Rate in (0, 1), noise multiplier.
-    interval : float
-        Of the grid.
-    log_tail : float
-        exp(-log_tail) is the mass that may be counted as infinite loss.
+    `q`, `z`: rate in (0, 1), noise multiplier. `interval`: of the grid. `log_tail`: exp(-log_tail) is the mass that may
+    be counted as infinite loss.
 
-    Returns
-    -------
-    PrivacyLossDistribution
-
-    References
-    ----------
-    Y. Zhu, J. Dong, Y.-X. Wang, "Optimal accounting of differential privacy via characteristic function", AISTATS 2022:
-    a privacy profile that bounds all pairs composes adaptively. For Poisson-sampled subsets the pair is (1-q) N(0) +
-    q N(1) against (1-q) N(0) + q N(-1).
+    Reference: Y. Zhu, J. Dong, Y.-X. Wang, "Optimal accounting of differential privacy via characteristic function",
+    AISTATS 2022: a privacy profile that bounds all pairs composes adaptively. For Poisson-sampled subsets the pair is
+    (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1).
     """
     if mechanism == "poisson_subsets":
         return pld.from_gaussian_mechanism(
@@ -99,8 +86,6 @@ def sampled_noise_multiplier(mechanism, q, steps, mu_squared):
 def subset_rdp(mechanism, q, z, alpha):
     """RDP, at order alpha, of one step of "one_of_k" or "index_revealed"; q in (0, 1).
 
-    Notes
-    -----
     The Renyi divergence of a profile is ``exp((a-1) D) = 1 + a (a-1) int_1^inf (g^(a-2) + g^(-a-1)) delta(log g) dg``.
     For "one_of_k", g = 1 + q (e^u - 1) turns it into an integral over the profile delta_G(u) of the Gaussian.
     """

@@ -115,21 +115,11 @@ def mu_from_shift(without, within, confidence=0.95):
 def mu_from_pairs(without, within, n_pairs, confidence=0.95):
     """Lower bound of the Gaussian-DP parameter from the shift, where some runs have the same noise two by two.
 
-    Parameters
-    ----------
-    without, within, confidence
-        As in `mu_from_shift`.
-    n_pairs : int
-        The first so many runs of both have the same noise, two by two; all else is independent.
-
-    Returns
-    -------
-    float
-        At least 0. The noise of a pair cancels in its difference, so a few pairs show the shift; all other runs
+    `without`, `within`, `confidence`: as in `mu_from_shift`.
+    `n_pairs`: the first so many runs of both have the same noise, two by two; all else is independent.
+    Returns: at least 0. The noise of a pair cancels in its difference, so a few pairs show the shift; all other runs
         measure the noise. Where the noise does not cancel, `mu_from_shift` of the independent runs is larger.
 
-    Notes
-    -----
     Each run of a pair by itself is like any other run, so the differences have the shift as their expected value,
     however the noise of the two depends on each other. A tenth of the chance to fail is that of `mu_from_shift`, a
     tenth that of the shift of the pairs, and the rest that of the noise.

@@ -195,11 +195,8 @@ def released_by(estimator, data, silent=False, n_releases=None):
 def contribution(estimator, one, other, gradient=False):
     """What a canary adds to each plain release, noise off; with `gradient` also to the first gradient.
 
-    Returns
-    -------
-    list of (base, difference, sd) or None
-        None where nothing was released by this package's mechanisms, or the two fits released different things. The
-        base of a gradient holds noise of a known seed, which the difference does not.
+    Returns None where nothing was released by this package's mechanisms, or the two fits released different things. The
+    base of a gradient holds noise of a known seed, which the difference does not.
     """
     (_, first), (_, second) = (released_by(estimator, data, silent=True) for data in (one, other))
     first, second = (_judged(seen, gradient) for seen in (first, second))
@@ -241,26 +238,12 @@ def follow(estimator, one, other, gradient=False):
     how far the data sets are apart *after the same earlier releases*. So both are fitted once more with the noise off,
     each step of the way going on with what the first fit has released.
 
-    Parameters
-    ----------
-    estimator
-        Of `with_public_seed`.
-    one, other : tuple
-        Arguments of ``fit``.
-    gradient : bool, default=False
-        Whether to follow up to the first gradient, and with it.
-
-    Returns
-    -------
-    directions : list of (base, difference, sd)
-        Of the plain releases before the first gradient, and of the gradient.
-    noise : array
-        Of the noisy fit, over the standard deviation stated, one number an entry of a release.
-
-    Raises
-    ------
-    ValueError
-        Where the fits released different things.
+    `estimator`: of `with_public_seed`.
+    `one`, `other`: arguments of ``fit``.
+    `gradient`: whether to follow up to the first gradient, and with it.
+    Returns `directions`: of the plain releases before the first gradient, and of the gradient; `noise`: of the noisy
+        fit, over the standard deviation stated, one number an entry of a release.
+    Raises ValueError where the fits released different things.
     """
     followed = follow_path(estimator, one, one, other, gradient)
     directions = [(base, moved - base, sd) for _, base, moved, sd, _ in followed.steps]
@@ -270,34 +253,17 @@ def follow(estimator, one, other, gradient=False):
 
 @dataclass(frozen=True)
 class FollowedFit:
-    """A noisy fit, and what two data sets would have released at each step of it.
+    """A noisy fit, and what two data sets would have released at each step of it."""
 
-    Attributes
-    ----------
-    steps : list of (released, base of `one`, base of `other`, sd, kind)
-    fixed : bool
-        Whether the bases are those of every fit: one release, of a query that rests on no draw.
-    """
-
-    steps: list
-    fixed: bool
+    steps: list  # list of (released, base of `one`, base of `other`, sd, kind)
+    fixed: bool  # whether the bases are those of every fit: one release, of a query that rests on no draw
 
 
 def follow_path(estimator, data, one, other, gradient=False, n_releases=None):
     """Fit `data` with noise, then `one` and `other` without, each on the earlier releases of the noisy fit.
 
-    Parameters
-    ----------
-    estimator, one, other, gradient
-        As in `follow`.
-    data : tuple
-        Arguments of ``fit``.
-    n_releases : int or None, default=None
-        The noisy fit ends after so many; None: it is finished.
-
-    Returns
-    -------
-    FollowedFit
+    `estimator`, `one`, `other`, `gradient`: as in `follow`. `data`: arguments of ``fit``. `n_releases`: the noisy fit
+    ends after so many; None: it is finished.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of noise with a seed, in a test
@@ -374,13 +340,7 @@ def canary_rows(X, y, estimator, neighboring):
     Far beyond the bounds in every column: clipped, it has the largest norm there is; not clipped, it gives itself away.
     Under replace_one the row in its place is orthogonal to it.
 
-    Parameters
-    ----------
-    X, y
-        Rows that are not private.
-    estimator
-        Read for declared bounds.
-    neighboring : str
+    `X`, `y`: rows that are not private. `estimator`: read for declared bounds.
     """
     labels = None if y is None else np.asarray(y)
     if hasattr(X, "iloc"):
@@ -460,39 +420,23 @@ def fit_distances(estimator, one, other, n_runs, *, n_releases, gradient=False, 
 
     For a known pair of data sets, the log-likelihood ratio of Gaussian releases is linear in them: what was released,
     minus what the neighbour releases without noise *after the same earlier releases*, along what the canary adds. The
-    releases enter with fixed weights, those of one fit made before, so that their sum is Gaussian however much a
-    canary adds in another fit.
+    releases enter with fixed weights, those of one fit made before, so that their sum is Gaussian however much a canary
+    adds in another fit.
 
     Some fits of `other` draw what a fit of `one` drew. The noise of such a pair is the same, so that their difference
     shows what the canary adds to fits with noise, and hardly any noise.
 
-    Parameters
-    ----------
-    estimator
-        Of `with_public_seed`.
-    one, other : tuple
-        Arguments of ``fit``: neighbours.
-    n_runs : int
-        Fits of each.
-    n_releases : int
-        How many releases a fit makes until the last that is judged.
-    gradient : bool, default=False
-        Whether the last of them is the first gradient.
-    noise_scale : float, default=1.0
-        Of the noise of these fits, over what they state.
-    tick : callable, default does nothing
-        Called after each fit.
-
-    Returns
-    -------
-    of_one, of_other : arrays of shape (n_runs, 2)
-        Distances of fits of `one` from `other`, and of `other` from `one`, in units of the noise that the mechanisms
-        state; and the same without any noise: what the canary adds, which is at most mu, and mu where it attains the
-        sensitivity.
-    n_pairs : int
-        The first so many fits of `one` and of `other` have the same noise, two by two.
-    each : int
-        Fits for each distance.
+    `estimator`: of `with_public_seed`.
+    `one`, `other`: arguments of ``fit``: neighbours.
+    `n_runs`: fits of each.
+    `n_releases`: how many releases a fit makes until the last that is judged.
+    `gradient`: whether the last of them is the first gradient.
+    `noise_scale`: of the noise of these fits, over what they state.
+    `tick`: called after each fit.
+    Returns `of_one`, `of_other` (n_runs, 2): distances of fits of `one` from `other`, and of `other` from `one`, in
+        units of the noise that the mechanisms state; and the same without any noise: what the canary adds, which is at
+        most mu, and mu where it attains the sensitivity; `n_pairs`: the first so many fits of `one` and of `other` have
+        the same noise, two by two; `each`: fits for each distance.
     """
     pilot = follow_path(estimator, one, one, other, gradient, n_releases)
     weights = np.array([_norm((moved - base) / _positive(sd)) for _, base, moved, sd, _ in pilot.steps])
@@ -550,22 +494,12 @@ def _positive(sd):
 def bounds_of_distances(of_one, of_other, confidence, n_pairs=0):
     """Two lower bounds of mu from what `fit_distances` returns, and whether their assumptions hold.
 
-    Parameters
-    ----------
-    of_one, of_other, n_pairs
-        As `fit_distances` returns them.
-    confidence : float
-
-    Returns
-    -------
-    dict
-        ``mu_lower``: what the canary adds, over the upper bound of the noise measured about it. ``mu_by_shift``: from
-        the shift between fits of the two data sets alone, without what was computed or stated. ``mu_added``: what the
-        canary adds over the noise stated. ``noise_measured``: over the noise stated. ``normality``: p-value of a
+    `of_one`, `of_other`, `n_pairs`: as `fit_distances` returns them.
+    Returns: ``mu_lower``: what the canary adds, over the upper bound of the noise measured about it. ``mu_by_shift``:
+        from the shift between fits of the two data sets alone, without what was computed or stated. ``mu_added``: what
+        the canary adds over the noise stated. ``noise_measured``: over the noise stated. ``normality``: p-value of a
         Kolmogorov-Smirnov test.
 
-    Notes
-    -----
     Where the measured shift is not that of the fits without noise, the fits without noise do not describe the noisy
     ones, and ``mu_lower`` is ``mu_by_shift``.
     """

@@ -29,14 +29,8 @@ _TOO_FAR = 5.0
 def scores_of_steps(gradient, noise, rate):
     """Log-likelihood ratio of one step for each canary.
 
-    Parameters
-    ----------
-    gradient : array
-        Released gradient along each canary, in units of what a canary adds to it.
-    noise : float
-        Standard deviation of its noise in the same units, as claimed.
-    rate : float
-        Probability of a record to take part in the step.
+    `gradient`: released gradient along each canary, in units of what a canary adds to it. `noise`: standard deviation
+    of its noise in the same units, as claimed. `rate`: probability of a record to take part in the step.
     """
     ratio = (gradient - 0.5) / noise**2
     # a record that was not drawn adds nothing
@@ -46,12 +40,7 @@ def scores_of_steps(gradient, noise, rate):
 class SampledScores:
     """Moments of the scores of steps on Poisson samples, at any noise.
 
-    Parameters
-    ----------
-    rate : float
-    steps : int
-    noise : float
-        As claimed, in units of what a canary adds: scores are computed with it.
+    `noise`: as claimed, in units of what a canary adds: scores are computed with it.
     """
 
     def __init__(self, rate, steps, noise):
@@ -75,20 +64,13 @@ class SampledScores:
     def bound(self, without, within, confidence=0.95):
         """Bound the noise that was drawn from above.
 
-        Parameters
-        ----------
-        without, within : array
-            Scores of canaries that were left out, and of those that were among the records.
-        confidence : float
-
-        Returns
-        -------
-        dict
-            ``noise_upper``: upper bound of the noise over the claim, None where nothing is shown. ``distance``: lower
-            bound of the distance of the means, in standard deviations. ``spread_off``: standard errors between the
-            variance of the scores with a canary, over that without, and the one that sampled steps have at the noise
-            that fits best. ``fits``: whether these are few. Where they are many, steps are not sampled as the claim
-            says, for instance because the same records are drawn again and again, and the other numbers mean nothing.
+        `without`, `within`: scores of canaries that were left out, and of those that were among the records.
+        Returns: ``noise_upper``: upper bound of the noise over the claim, None where nothing is shown. ``distance``:
+            lower bound of the distance of the means, in standard deviations. ``spread_off``: standard errors between
+            the variance of the scores with a canary, over that without, and the one that sampled steps have at the
+            noise that fits best. ``fits``: whether these are few. Where they are many, steps are not sampled as the
+            claim says, for instance because the same records are drawn again and again, and the other numbers mean
+            nothing.
         """
         without, within = (np.asarray(side, dtype=np.float64) for side in (without, within))
         measured, error = _distance(without, within)

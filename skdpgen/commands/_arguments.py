@@ -248,13 +248,7 @@ def read_settings(texts):
 
 
 def objects_of(model, settings):
-    """Return what `read_settings` gave with parameter objects, for a class; ValueError for a parameter of an object.
-
-    Parameters
-    ----------
-    model : type
-    settings : dict
-    """
+    """Return what `read_settings` gave with parameter objects, for a class; ValueError for a parameter of an object."""
     from .._parameters import make_objects, refuse_inner
 
     try:
@@ -293,12 +287,8 @@ def load_card(path):
 def find_models(option, given=None):
     """Return the names of the package's private estimators, or those of them that were given.
 
-    Parameters
-    ----------
-    option : str
-        Option of the command line, for the error message.
-    given : list of str, default=None
-        Names. None, or "all" alone, gives all of them.
+    `option`: option of the command line, for the error message. `given`: names. None, or "all" alone, gives all of
+    them.
     """
     import skdpgen
 

@@ -30,14 +30,7 @@ _NEGATIVE = (*range(-1, -10, -1), -66, -77, -88, *range(-95, -100, -1), -997, -9
 def likely_units(frame):
     """Return the columns that identify persons with several rows: by their names, and because values repeat.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Private rows.
-
-    Returns
-    -------
-    list of column names
+    `frame`: private rows.
     """
     from ..tabular._identifiers import names_units
 
@@ -57,12 +50,7 @@ def likely_units(frame):
 def row_numbers(frame, unit):
     """Return the columns that number the rows of each unit from 1, such as the visits of a patient.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Private rows.
-    unit : column name
-        Of the identifiers of the units, several of which have several rows.
+    `frame`: private rows. `unit`: of the identifiers of the units, several of which have several rows.
     """
     codes = pd.factorize(frame[unit])[0]
     sizes = np.bincount(codes + 1)[codes + 1]
@@ -85,14 +73,7 @@ def codes_of_missing_values(values):
     above all others than these are from one another. A scale such as -2 to 2 has no such codes: -1 is one of them only
     if other numbers are large.
 
-    Parameters
-    ----------
-    values : Series
-        Private values.
-
-    Returns
-    -------
-    list of int
+    `values`: private values.
     """
     if not pdt.is_numeric_dtype(values.dtype) or pdt.is_bool_dtype(values.dtype):
         return []

@@ -22,16 +22,7 @@ _ENTRIES = {
 def reading(arguments, schema=None, path=None):
     """Return the notation of a file that the options of `add_reading` and a schema give; an option decides.
 
-    Parameters
-    ----------
-    arguments : Namespace
-    schema : Schema, default=None
-    path : str, default=None
-        Of the file. A Parquet file has types, and no notation of a schema; a ``.tsv`` file has tabs.
-
-    Returns
-    -------
-    Notation
+    `path`: of the file. A Parquet file has types, and no notation of a schema; a ``.tsv`` file has tabs.
     """
     from ..data.notation import Notation
     from ..data.sources import is_parquet
@@ -109,12 +100,7 @@ def declared_notation(notation):
 def refuse_notations(settled, found):
     """Refuse columns of text whose values look like numbers or dates in another notation, before anything is charged.
 
-    Parameters
-    ----------
-    settled : sequence of str
-        Columns that are declared as categories or keys.
-    found : dict
-        Of `refusal_of_file`.
+    `settled`: columns that are declared as categories or keys. `found`: of `refusal_of_file`.
     """
     from ..data.other_notations import refusal_of_file
     from ..exceptions import InvalidInputError

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 from ..exceptions import PrivacyLeakWarning, SchemaError
 from ..tabular import Categorical, Datetime
+from ..utils.callers import warn_user
 from ..utils.printing import listed
 
 
@@ -15,27 +15,19 @@ def declare_public(schema, frame, names):
 
     The smallest and largest value, or the distinct values, of the columns `names` are copied without noise.
 
-    Raises
-    ------
-    SchemaError
-        A column does not exist, or has fewer than two values to take bounds from.
-
-    Warns
-    -----
-    PrivacyLeakWarning
-        The schema, and every model fitted with it, contains those values.
+    Raises SchemaError: a column does not exist, or has fewer than two values to take bounds from. Warns
+    PrivacyLeakWarning: the schema, and every model fitted with it, contains those values.
     """
     if absent := [name for name in names if name not in schema]:
         raise SchemaError(f"not columns of the table: {listed(absent)}; it has {listed(schema)}")
     columns = [_complete(schema[name], frame[name].dropna()) for name in names if not schema[name].complete]
     if columns:
-        warnings.warn(
+        warn_user(
             "the bounds or categories of "
             + ", ".join(repr(column.name) for column in columns)
             + " are those of the file, without noise, and every model and card made with this schema publishes them: "
             "leave them in the schema only if they are public knowledge",
             PrivacyLeakWarning,
-            stacklevel=2,
         )
     return schema.replace(*columns)
 

@@ -42,25 +42,14 @@ _WHY_CATEGORIES = (
 
 @dataclass
 class Answers:
-    """What was answered.
+    """What was answered."""
 
-    Parameters
-    ----------
-    schema : Schema
-        With the declared facts, and without the columns that are left out.
-    public : list of str
-        Columns whose bounds or categories are to be copied from the file, as the option ``--public`` does.
-    left_out : list of str
-    target : str or None
-    unit : str or None
-        Column of the identifiers of persons with several rows; it is not in the schema.
-    """
-
-    schema: object
+    schema: object  # Schema; with the declared facts, and without the columns that are left out
+    # list of str; columns whose bounds or categories are to be copied from the file, as the option ``--public`` does
     public: list = field(default_factory=list)
-    left_out: list = field(default_factory=list)
+    left_out: list = field(default_factory=list)  # list of str
     target: str | None = None
-    unit: str | None = None
+    unit: str | None = None  # column of the identifiers of persons with several rows; it is not in the schema
 
 
 class Terminal:
@@ -86,21 +75,10 @@ def on_terminal():
 def ask_about(schema, frame, terminal, target=None, public=()) -> Answers:
     """Ask about the target, about persons with several rows, about each column that is open, and about missing values.
 
-    Parameters
-    ----------
-    schema : Schema
-        What the dtypes of `frame` and the options of the command give.
-    frame : DataFrame
-        Private rows. What is computed from them goes to `terminal` and nowhere else.
-    terminal : object with ``say(text)`` and ``ask(prompt)``
-    target : str, default=None
-        The target, if an option named it; None asks.
-    public : sequence of str
-        Columns that an option has declared public: they are not asked about.
-
-    Returns
-    -------
-    Answers
+    `schema`: what the dtypes of `frame` and the options of the command give.
+    `frame`: private rows. What is computed from them goes to `terminal` and nowhere else.
+    `target`: the target, if an option named it; None asks.
+    `public`: columns that an option has declared public: they are not asked about.
     """
     terminal.say(_INTRODUCTION)
     if target is None:

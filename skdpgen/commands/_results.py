@@ -24,12 +24,8 @@ RESCUE_SUFFIX = ".rescue.safetensors"
 class Results:
     """The output files of a fit, as a context: drafts of all files are made before anything is charged.
 
-    Parameters
-    ----------
-    output : str or Path
-        File of the rows.
-    card, model, units : str, Path or None
-        Files of the privacy card, of the released model and of the synthetic units, if they are asked for.
+    `output`: file of the rows. `card`, `model`, `units`: files of the privacy card, of the released model and of the
+    synthetic units, if they are asked for.
     """
 
     def __init__(self, output, card=None, model=None, units=None):
@@ -55,22 +51,8 @@ class Results:
         Until the rows are written, a copy of the released model is kept beside them, because a process may be killed
         while it draws. If one file fails, the others are still written. The card states the SHA-256 of those that were.
 
-        Parameters
-        ----------
-        synthesizer : fitted BaseSynthesizer
-        n_rows : int or None
-        **options
-            Of `write_rows`.
-
-        Returns
-        -------
-        int
-            How many rows were written.
-
-        Raises
-        ------
-        RuntimeError, KeyboardInterrupt
-            The message says what was charged, and where the released model is.
+        **options: of `write_rows`. Returns: how many rows were written. Raises RuntimeError, KeyboardInterrupt: the
+        message says what was charged, and where the released model is.
         """
         failures, kept, rescued, files = [], None, None, {}
         try:
@@ -135,20 +117,11 @@ def write_rows(
 ):
     """Draw rows, write them as they are drawn, and return their number.
 
-    Parameters
-    ----------
-    synthesizer : fitted BaseSynthesizer
-    n_rows, random_state
-        As for ``sample``.
-    path : str, Path or Draft
-    asked : dict, default=None
-        More arguments of ``sample``; those that are None are left out.
-    date_formats : dict of str to str, default=None
-        Formats of columns of dates that are not in ISO 8601.
-    units_path : str, Path or Draft, default=None
-        File of the synthetic units, whose columns the rows then lack.
-    **written
-        Options of `write_table`.
+    `n_rows`, `random_state`: as for ``sample``.
+    `asked`: more arguments of ``sample``; those that are None are left out.
+    `date_formats`: formats of columns of dates that are not in ISO 8601.
+    `units_path`: file of the synthetic units, whose columns the rows then lack.
+    **written: options of `write_table`.
     """
     schema = getattr(synthesizer, "schema_", None)
     asked = {name: value for name, value in (asked or {}).items() if value is not None}

@@ -49,10 +49,7 @@ def with_unit(schema, unit):
 class UnitTables:
     """Splits rows of synthetic units into two tables that refer to each other by the numbers of the units.
 
-    Parameters
-    ----------
-    units : UnitModel
-        Of the released model.
+    `units`: of the released model.
     """
 
     def __init__(self, units):

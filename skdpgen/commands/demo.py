@@ -239,12 +239,12 @@ def _draw_numbers(ax, real, synthetic):
     ax.locator_params(axis="x", nbins=4)
 
 
-def _draw_levels(ax, real, synthetic, n_shown=8):
+def _draw_levels(ax, real, synthetic):
     """Shares of the categories that are most frequent in the real rows."""
     import numpy as np
 
     shares = [column.astype(str).value_counts(normalize=True) for column in (real, synthetic)]
-    levels = shares[0].index[:n_shown]
+    levels = shares[0].index[:8]
     at, heights = np.arange(len(levels)), [share.reindex(levels, fill_value=0.0) for share in shares]
     ax.bar(at, heights[0], 0.8, alpha=0.4, label="real")
     ax.bar(at, heights[1], 0.8, fill=False, edgecolor="C1", linewidth=1.8, label="synthetic")

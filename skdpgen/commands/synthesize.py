@@ -10,6 +10,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+from ..utils.callers import warn_user
 from ..utils.printing import listed, say
 from ._arguments import (
     add_budget,
@@ -394,12 +395,11 @@ def _point_out_units(rows):
     from ._hints import likely_units
 
     if isinstance(rows, pd.DataFrame) and (units := likely_units(rows)):
-        warnings.warn(
+        warn_user(
             f"persons (or households, or devices) may have several rows, by the names and repeated values of "
             f"{', '.join(units)}: without --unit {units[0]} the guarantee is for one row, and weaker for a person with "
             "several rows. Nothing was charged before this warning",
             PrivacyLeakWarning,
-            stacklevel=2,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -13,11 +12,11 @@ from scipy.fft import idct
 from scipy.linalg import block_diag
 
 from ..accounting import Phase
-from ..exceptions import InvalidInputError, UtilityWarning
+from ..exceptions import InvalidInputError
 from ..mechanisms import total
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product, map_blocks
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.file_checks import check_size, check_whole
 from ..utils.printing import listed
 from ..utils.validation import as_sizes
@@ -33,28 +32,15 @@ _SMALLEST_SIDE = 16
 
 @dataclass(frozen=True, eq=False)
 class ArrayCodec:
-    """The public or released map between rows and the vectors that are modelled.
+    """The public or released map between rows and the vectors that are modelled."""
 
-    Parameters
-    ----------
-    scaling : RowScaling
-        Map to the unit box; a numeric y is the last column.
-    labels : Labels or None
-        Public or released facts about y; None without y.
-    image_shape : tuple or None
-    n_frequencies : int or None
-        Cosines along each side of an image; see `lowpass_basis`.
-    conditional : bool, default=True
-        Whether the model has one prior for each class; otherwise classes are one-hot columns at the end of the rows.
-    n_colour : int or None, default=None
-        Cosines along each side of the differences between three channels; see `lowpass_basis`.
-    """
-
-    scaling: RowScaling
-    labels: Labels | None = None
+    scaling: RowScaling  # map to the unit box; a numeric y is the last column
+    labels: Labels | None = None  # public or released facts about y; None without y
     image_shape: tuple | None = None
-    n_frequencies: int | None = None
+    n_frequencies: int | None = None  # cosines along each side of an image; see `lowpass_basis`
+    # whether the model has one prior for each class; otherwise classes are one-hot columns at the end of the rows
     conditional: bool = True
+    # cosines along each side of the differences between three channels; see `lowpass_basis`
     n_colour: int | None = None
 
     @cached_property
@@ -165,17 +151,11 @@ class ArrayCodec:
 class ArrayRows:
     """The private rows of one fit, validated; dropped when the fit ends.
 
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features)
-        Finite numbers, of any numeric dtype.
-    y : array-like of shape (n_samples,) or None
-    bounds, l2_bound, classes, target_type, image_shape, on_invalid
-        Parameters of the synthesizer.
-    conditional : bool
-        See `ArrayCodec`.
-    ids : UnitIds or None, default=None
-        Where a row is not the unit: `choose` then comes before all queries.
+    `X` (n_samples, n_features): finite numbers, of any numeric dtype.
+    `y`: shape (n_samples,).
+    `bounds`, `l2_bound`, `classes`, `target_type`, `image_shape`, `on_invalid`: parameters of the synthesizer.
+    `conditional`: see `ArrayCodec`.
+    `ids`: where a row is not the unit: `choose` then comes before all queries.
     """
 
     unit_sizes = None  # where units count 1, the number of rows used of the unit of each row
@@ -359,12 +339,10 @@ def check_image_shape(image_shape, n_features):
         )
     if len(shape) == 3 and shape[0] in (1, 3, 4) and min(shape[1:]) > 4:
         height, width = shape[1:]
-        warnings.warn(
+        warn_user(
             f"image_shape={shape} stands for images of {shape[0]} x {height} pixels in {width} channels. If the "
             f"channels come first, as in torch, give X.reshape(-1, {shape[0]}, {height}, {width}).transpose(0, 2, 3, 1)"
-            f".reshape(len(X), -1) and image_shape={(height, width) if shape[0] == 1 else (height, width, shape[0])}",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            f".reshape(len(X), -1) and image_shape={(height, width) if shape[0] == 1 else (height, width, shape[0])}"
         )
     return shape
 
@@ -377,12 +355,7 @@ def in_colour(image_shape):
 def point_out_images(bounds, give="declare "):
     """Warn where rows may be images that nobody declared: by the number of columns and by their bounds, both public.
 
-    Parameters
-    ----------
-    bounds : (lower, upper) arrays of shape (n_features,), or None
-        As declared; nan where they are not.
-    give : str, default="declare "
-        What to do, before the parameter.
+    `bounds` (n_features,): as declared; nan where they are not. `give`: what to do, before the parameter.
     """
     if bounds is None:
         return
@@ -394,11 +367,9 @@ def point_out_images(bounds, give="declare "):
         side = math.isqrt(len(low) // channels)
         if side >= _SMALLEST_SIDE and side * side * channels == len(low):
             shape = (side, side) if channels == 1 else (side, side, channels)
-            warnings.warn(
+            warn_user(
                 f"{len(low)} columns with one declared range, {low[0]:g} to {high[0]:g}: if the rows are images, "
-                f"{give}image_shape={shape}, without which much of their quality is lost; else ignore this",
-                UtilityWarning,
-                stacklevel=caller_level(),
+                f"{give}image_shape={shape}, without which much of their quality is lost; else ignore this"
             )
 
 
@@ -408,19 +379,11 @@ def lowpass_basis(image_shape, n_frequencies, n_colour=None):
     The projection does not depend on the data and does not increase the norm of a row. It leaves fewer and larger
     coefficients: the noise in the principal components falls with the square root of their number.
 
-    Parameters
-    ----------
-    image_shape : (height, width) or (height, width, channels)
-    n_frequencies : int
-        Cosines along each side, at most its length.
-    n_colour : int, default=None
-        Images of three channels: cosines along each side of the two differences between channels, at most
+    `n_frequencies`: cosines along each side, at most its length.
+    `n_colour`: images of three channels: cosines along each side of the two differences between channels, at most
         `n_frequencies`; those of their sum are `n_frequencies`. None: `n_frequencies` of each channel.
-
-    Returns
-    -------
-    array of shape (height * width [* channels], n_kept), float64
-        Orthonormal columns. Images are flattened by rows, channels last.
+    Returns an array of shape (height * width [* channels], n_kept): orthonormal columns. Images are flattened by rows,
+        channels last.
     """
     basis = _cosines(image_shape, n_frequencies)
     if len(image_shape) == 2:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,6 +11,7 @@ import pandas as pd
 from ..tabular import Boolean, Datetime, Numeric
 from ..tabular._columns import output_dtype
 from ..tabular._formats import form_of_strptime, time_zone
+from ..utils.callers import warn_user
 from ..utils.categories import family, number_text
 from .notation import USUAL_NOTATION
 from .other_notations import Reading, marks_among, readings_of
@@ -71,12 +71,8 @@ def resolution_of(form):
 class _Texts:
     """A column of texts whose distinct texts are read, each once: most columns have few.
 
-    Reading takes one text to one value, and a column's kind depends on which texts occur, not on how often or where.
-    A missing text is one of the distinct ones, because pandas chooses some kinds by whether one is missing.
-
-    Parameters
-    ----------
-    written : Series of str
+    Reading takes one text to one value, and a column's kind depends on which texts occur, not on how often or where. A
+    missing text is one of the distinct ones, because pandas chooses some kinds by whether one is missing.
     """
 
     def __init__(self, written):
@@ -236,15 +232,11 @@ def are_codes(written, all_rows=True):
     """Whether texts of whole numbers are codes, which lose their leading zeros if they are read as numbers.
 
     Codes have digits alone, and leading zeros: in one of them if all have the same length, else in a twentieth of the
-    different ones, such as 01, 011 and 0111 of a hierarchy. A few negative numbers stand for missing values among
-    them, as in surveys: -8 beside 0110.
+    different ones, such as 01, 011 and 0111 of a hierarchy. A few negative numbers stand for missing values among them,
+    as in surveys: -8 beside 0110.
 
-    Parameters
-    ----------
-    written : Series of str
-        Values that are not missing.
-    all_rows : bool, default=True
-        Whether these are all rows; else the answer is whether the column may be one of codes, by some of its rows.
+    `written`: values that are not missing. `all_rows`: whether these are all rows; else the answer is whether the
+    column may be one of codes, by some of its rows.
     """
     different = pd.Series(written.unique(), dtype="string")
     codes = different[~different.str.fullmatch(r"-\d+")]
@@ -307,18 +299,16 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
         refuse(others)  # those that it accepts are meant as text
         formatted = {name: looks for name, looks in formatted.items() if name not in map(repr, others)}
     if almost:
-        warnings.warn(
+        warn_user(
             f"read as text, although all values but one text, or a few, are numbers: {', '.join(almost)}. If these "
             "texts stand for a missing value, give each as --missing TEXT",
             UserWarning,
-            stacklevel=4,
         )
     if formatted:
-        warnings.warn(
+        warn_user(
             f"read as text, from which almost nothing can be learned: {', '.join(formatted)}. All values look like "
             + "; or like ".join(_LOOKS_LIKE.get(like, like) for like in dict.fromkeys(formatted.values())),
             UserWarning,
-            stacklevel=4,
         )
     return frame, resolutions, formats
 

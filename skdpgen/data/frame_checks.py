@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from numbers import Real
 
 import pandas as pd
 from pandas.api.types import infer_dtype
 
-from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
+from ..exceptions import InvalidInputError, SchemaError
 from ..tabular import Categorical, Numeric, validate_frame
 from ..tabular._constraints import constraint_texts, read_constraint
 from ..tabular._construction import Construction, check_equalities, refuse_violations, warn_of_contradictions
 from ..tabular._formats import form_of, type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.categories import family
 from ..utils.printing import listed
 from ..utils.validation import Interval, python_value
@@ -173,21 +172,17 @@ def point_out_kinds(schema, settled, unit=None):
             else "If one person (or household, or device) may have several rows, give the column of their identifiers "
             f"as unit={keys[0]!r} (--unit): the guarantee is then for all rows of a person, and not for one row. "
         )
-        warnings.warn(
+        warn_user(
             f"identifiers, by their names: {listed(keys, 5)}. {persons}They are modelled like any other column, which "
             "costs budget and gives keys that mean nothing. For fresh keys declare them in the schema: "
             f"Schema.from_kinds(X).replace(Identifier({keys[0]!r})), or skdpgen schema --id; else drop them, by "
-            f"X.drop(columns=[{keys[0]!r}]) or --drop. Columns that the schema declares are not named here",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            f"X.drop(columns=[{keys[0]!r}]) or --drop. Columns that the schema declares are not named here"
         )
     if codes:
-        warnings.warn(
+        warn_user(
             f"codes, by their names, of whole numbers: {listed(codes, 5)}. They are modelled as quantities: if they "
             "are codes, declare them as Categorical in the schema (Schema.from_kinds(X, categorical="
-            f"[{codes[0]!r}]), or skdpgen schema --categorical)",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            f"[{codes[0]!r}]), or skdpgen schema --categorical)"
         )
 
 
@@ -195,11 +190,9 @@ def point_out_narrow_keys(keys):
     """Warn of keys whose dtype is too narrow for most samples; by the schema alone."""
     for key in keys:
         if not key.within_unit and key.most_keys is not None and key.most_keys < 256:  # those of one byte
-            warnings.warn(
+            warn_user(
                 f"the keys of {key.name!r} have dtype {key.dtype}, which has {key.most_keys} different ones: no sample "
-                "can have more rows. Declare a wider dtype in the schema, such as int64",
-                UtilityWarning,
-                stacklevel=caller_level(),
+                "can have more rows. Declare a wider dtype in the schema, such as int64"
             )
 
 
@@ -210,22 +203,16 @@ def point_out_hierarchies(table, seen, targets):
         return name in schema and getattr(schema[name], "hierarchy", None) is not None
 
     if names := [n for n in table if declared(table, n) and (n in targets or not declared(seen, n))]:
-        warnings.warn(
+        warn_user(
             f"a hierarchy is not used: {listed(names)}. Every category of a target is a class, and a column that "
-            "constraints construct, or combine with others, has no groups",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            "constraints construct, or combine with others, has no groups"
         )
 
 
 def construction_of(schema, constraints, targets, constant=()):
     """The construction of the constraints of a schema, and of those others that it can satisfy, and what is left.
 
-    Returns
-    -------
-    construction : Construction or None
-    conditions : tuple of constraints
-        Those for which rows are drawn again.
+    Returns `construction`; `conditions`: those for which rows are drawn again.
     """
     given = constraint_texts(constraints)
     declared = schema.constraints

@@ -25,33 +25,21 @@ from .labels import label_codes
 
 @dataclass(frozen=True, eq=False)
 class FrameCodec:
-    """The public or released schema and bins that turn rows into level codes and codes into rows.
+    """The public or released schema and bins that turn rows into level codes and codes into rows."""
 
-    Parameters
-    ----------
-    encoder : TableEncoder
-        Fitted to all columns, including the target, as the model sees them.
-    target : column name, tuple of them, or None
-        Categorical column that the model is conditional on. For a tuple, every combination of levels is a class.
-    y : {"none", "series", "array"}, default="none"
-        Container of the last column if it was given as y, else "none".
-    y_name : str or int, default=None
-        Name of a series y.
-    keys : tuple of (int, Identifier), default=()
-        Columns of keys, which the encoder does not know, and their places in the table; see `with_keys`.
-    learned : tuple of column names, or None, default=None
-        Columns whose bounds or categories were learned, and not declared. None: not known, for models that an earlier
-        version wrote.
-    construction : Construction, default=None
-        From rows to what the model sees of them and back, where constraints are satisfied by construction.
-    """
-
-    encoder: TableEncoder
+    encoder: TableEncoder  # fitted to all columns, including the target, as the model sees them
+    # column name, tuple of them, or None; categorical column that the model is conditional on. For a tuple, every
+    # combination of levels is a class.
     target: object = None
-    y: str = "none"
-    y_name: object = None
+    y: str = "none"  # "none" or "series" or "array"; container of the last column if it was given as y, else "none"
+    y_name: object = None  # str or int; name of a series y
+    # tuple of (int, Identifier); columns of keys, which the encoder does not know, and their places in the table; see
+    # `with_keys`
     keys: tuple = ()
+    # columns whose bounds or categories were learned, and not declared. None: not known, for models that an earlier
+    # version wrote.
     learned: tuple | None = None
+    # from rows to what the model sees of them and back, where constraints are satisfied by construction
     construction: Construction | None = None
 
     @functools.cached_property
@@ -231,11 +219,8 @@ class FrameCodec:
     def seen_values(self, frame):
         """Values of the columns of `blocks`, and class codes, from a frame of what the model sees.
 
-        Returns
-        -------
-        values : float64 array of shape (n_rows, n_blocks)
-            Numbers, dates as in `numeric_values`, NaN where missing; of categories the levels.
-        class_codes : array of int of shape (n_rows,), or None without a target
+        Returns `values` (n_rows, n_blocks): numbers, dates as in `numeric_values`, NaN where missing; of categories the
+        levels; `class_codes` (n_rows,), or None without a target.
         """
         codes, class_codes = self.split(self.encoder.codes(frame))
         values = codes.astype(np.float64)

@@ -94,32 +94,17 @@ _MOST_COLUMNS = 24
 class FrameRows:
     """The private rows of one fit, validated; dropped when the fit ends.
 
-    Parameters
-    ----------
-    source : DataFrame or source of them
-        See `open_source`.
-    y : array-like of shape (n_samples,) or None
-        Becomes the last column; for DataFrames in memory only.
-    target, schema, classes, target_type, on_invalid
-        Parameters of the synthesizer.
-    conditional : bool, default=True
-        Whether the model has one prior for each class; otherwise a categorical target is a block like the others.
-    importance : dict, default=None
-        Column name -> weight of the errors of its tables; 1 for columns that are not named.
-    constraints : sequence of str, default=()
-        Beside those of the schema: what can be constructed is, the others are for the sampling.
-    units : tuple, default=None
-        Further arguments of `UnitSource`, where a row is not the unit: `choose` then comes before all queries.
-
-    Attributes
-    ----------
-    schema : Schema
-        Of what the model sees: the columns of the table, but for those that constraints construct.
-    table : Schema
-        Of the rows, without keys: what is declared of them, and their constraints.
-    construction : Construction or None
-    unlearned : Unlearned
-        Columns of which `learn` learned nothing.
+    `source`: see `open_source`.
+    `y` (n_samples,): becomes the last column; for DataFrames in memory only.
+    `target`, `schema`, `classes`, `target_type`, `on_invalid`: parameters of the synthesizer.
+    `conditional`: whether the model has one prior for each class; otherwise a categorical target is a block like the
+        others.
+    `importance`: column name -> weight of the errors of its tables; 1 for columns that are not named.
+    `constraints`: beside those of the schema: what can be constructed is, the others are for the sampling.
+    `units`: further arguments of `UnitSource`, where a row is not the unit: `choose` then comes before all queries.
+    `schema`: of what the model sees: the columns of the table, but for those that constraints construct.
+    `table`: of the rows, without keys: what is declared of them, and their constraints.
+    `unlearned`: columns of which `learn` learned nothing.
     """
 
     may_have_subclusters = may_have_class_norms = False  # see `ArrayRows`
@@ -390,32 +375,19 @@ class FrameRows:
     ):
         """Release what was not declared, and the bins of numeric columns.
 
-        Parameters
-        ----------
-        noise_multipliers, extra_delta, rng, neighboring
-            As they were charged.
-        tables : bool, default=False
-            Whether tables are released. Two-way tables have the most bins: their fine differences get a small part of
-            the budget (see `residual_plan`), and coarse ones are not noisier for it. And their charge covers `levels`
-            of columns of many learned categories, where there is no other charge (see `noise_with_levels`). The warning
-            of `unlearned` is left to the caller, who knows what else the noise hides.
-        scores : bool, default=False
-            Whether the model may be one of scores where the noise hides two-way tables. More bins then cost nothing.
-        noise_of_model : float, default=None
-            Noise multiplier of the release that bins are made for. None: that of the moments, where there are any.
-
-        Returns
-        -------
-        codec : FrameCodec
-        seen : float or None
-            Smallest correlation that the noise does not hide (see `plan_bins`), infinite where the two-way tables are
-            left out; None stands for moments of scores, not tables.
-        unspent : tuple of str
-            Labels of charged releases that nothing was asked of: the moments are released once more instead.
-        middles : dict of column name -> int
-            See `middles_from_histogram`.
-        row_count : float
-            Released number of rows; of units, where each of them counts 1.
+        `noise_multipliers`, `extra_delta`, `rng`, `neighboring`: as they were charged.
+        `tables`: whether tables are released. Two-way tables have the most bins: their fine differences get a small
+            part of the budget (see `residual_plan`), and coarse ones are not noisier for it. And their charge covers
+            `levels` of columns of many learned categories, where there is no other charge (see `noise_with_levels`).
+            The warning of `unlearned` is left to the caller, who knows what else the noise hides.
+        `scores`: whether the model may be one of scores where the noise hides two-way tables. More bins then cost
+            nothing.
+        `noise_of_model`: noise multiplier of the release that bins are made for. None: that of the moments, where there
+            are any.
+        Returns `codec`; `seen`: smallest correlation that the noise does not hide (see `plan_bins`), infinite where the
+            two-way tables are left out; None stands for moments of scores, not tables; `unspent`: labels of charged
+            releases that nothing was asked of: the moments are released once more instead; `middles`: see
+            `middles_from_histogram`; `row_count`: released number of rows; of units, where each of them counts 1.
         """
         has_groups = tables or "levels" in noise_multipliers
         schema, unspent = self._complete_schema(noise_multipliers, extra_delta, rng, neighboring, has_groups=has_groups)

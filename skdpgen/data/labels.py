@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from ..exceptions import InvalidInputError, UtilityWarning
+from ..exceptions import InvalidInputError
 from ..mechanisms import histogram, release_names
 from ..tabular._columns import TEXT_DTYPES, parse_dtype, plain_value
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.categories import canonical_rows
 from ..utils.printing import listed
 from ..utils.validation import check_names, is_extension, is_unicode
@@ -60,19 +59,10 @@ def is_numeric_target(y, target_type):
 def check_labels(y, n_rows, *, numeric, classes):
     """Validate the y of a synthesizer and return it as an array with what is public about it.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_rows,) or (n_rows, 1)
-    n_rows : int
-    numeric : bool
-        Whether y holds numbers and no classes.
-    classes : sequence or None
-        Declared classes, in their order; None where they are to be learned.
-
-    Raises
-    ------
-    InvalidInputError
-        Wrong shape, missing values, or a class that was not declared.
+    `y`: shape (n_rows,) or (n_rows, 1).
+    `numeric`: whether y holds numbers and no classes.
+    `classes`: declared classes, in their order; None where they are to be learned.
+    Raises InvalidInputError: wrong shape, missing values, or a class that was not declared.
     """
     series = isinstance(y, pd.Series)
     name = None if not series or y.name is None else y.name if isinstance(y.name, int) else str(y.name)
@@ -102,21 +92,10 @@ def check_labels(y, n_rows, *, numeric, classes):
 def class_labels(y, n_rows):
     """Validate class labels and return them as an array in which equal labels are identical.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_rows,) or (n_rows, 1)
-        Text, truth values or numbers, of one kind and without missing values.
-    n_rows : int
-
-    Returns
-    -------
-    array of shape (n_rows,)
-        Of a dtype of numpy's; of dtype object for text and for the values of nullable dtypes.
-
-    Raises
-    ------
-    InvalidInputError
-        Names what does not fit; the message holds no label.
+    `y` (n_rows,) or (n_rows, 1): text, truth values or numbers, of one kind and without missing values.
+    Returns an array of shape (n_rows,) of a dtype of numpy's; of dtype object for text and for the values of nullable
+        dtypes.
+    Raises InvalidInputError: names what does not fit; the message holds no label.
     """
     values = _column(y, n_rows)
     if pd.isna(values).any() or (values.dtype.kind == "f" and not np.isfinite(values).all()):
@@ -179,35 +158,18 @@ def label_codes(values, classes):
 def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None, unit_sizes=None):
     """Release the classes whose noisy count passes the threshold: one Gaussian release, and `delta` for the names.
 
-    Parameters
-    ----------
-    values : array of shape (n_rows,)
-        As `class_labels` returns them.
-    noise_multiplier : float
-        Charged by the caller, as `delta` is.
-    delta : float
-        Probability that a class of one record is released.
-    rng : NoiseGenerator
-    neighboring : str
-    key : callable, default=None
-        Sort key of the classes; None sorts them as they are.
-    unit_sizes : array of int of shape (n_rows,), default=None
-        As in `joint_histogram`.
-
-    Returns
-    -------
-    tuple
-        Sorted. Empty, with a UtilityWarning, where the noise hides every class.
+    `values` (n_rows,): as `class_labels` returns them.
+    `noise_multiplier`: charged by the caller, as `delta` is.
+    `delta`: probability that a class of one record is released.
+    `key`: sort key of the classes; None sorts them as they are.
+    `unit_sizes` (n_rows,): as in `joint_histogram`.
+    Returns a sorted tuple: empty, with a UtilityWarning, where the noise hides every class.
     """
     observed = sorted(pd.unique(values).tolist(), key=key)
     counts = histogram(label_codes(values, observed), len(observed), unit_sizes)
     kept = release_names(observed, counts, noise_multiplier, delta, rng, neighboring)
     if not kept:
-        warnings.warn(
-            "the noise hides every class of y, so the model has a single class: declare classes=",
-            UtilityWarning,
-            stacklevel=caller_level(),
-        )
+        warn_user("the noise hides every class of y, so the model has a single class: declare classes=")
     return tuple(kept)
 
 

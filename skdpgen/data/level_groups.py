@@ -68,11 +68,7 @@ def grouped_columns(schema, targets):
 def square_of_levels(schema, columns):
     """Square of the sensitivity of `levels` when a row joins: profiles of columns with declared groups are not counted.
 
-    Parameters
-    ----------
-    schema : Schema
-    columns : sequence of column names
-        Those that are grouped.
+    `columns`: those that are grouped.
     """
     return sum(1.0 if schema[name].hierarchy is None else _COUNT_SQUARE for name in columns)
 
@@ -80,12 +76,8 @@ def square_of_levels(schema, columns):
 def most_learned(n_learned, n_columns, room):
     """Most learned categories of a column beside the target, from public facts alone.
 
-    Parameters
-    ----------
-    n_learned, n_columns : int
-        Columns of categories that are learned, beside the target, and all columns.
-    room : int
-        Most categories of a column without groups, which are as many as it has at least.
+    `n_learned`, `n_columns`: columns of categories that are learned, beside the target, and all columns. `room`: most
+    categories of a column without groups, which are as many as it has at least.
     """
     fitting = _MOST_BYTES // (max(n_learned, 1) * bytes_of_profiles([1], n_columns))
     return max(room, min(fitting, _MOST_LEARNED))
@@ -97,16 +89,7 @@ def noise_with_levels(noise_multipliers, grouped):
     Gaussian releases with noise multipliers z / sqrt(s) and z / sqrt(1 - s) compose to exactly one with z, whatever the
     second one asks after the first. So the charge of the moments covers both, and released values may decide on it.
 
-    Parameters
-    ----------
-    noise_multipliers : mapping of str to float
-        As they were charged.
-    grouped : collection of column names
-        Of columns that are modelled by groups; empty for none.
-
-    Returns
-    -------
-    mapping of str to float
+    `noise_multipliers`: as they were charged. `grouped`: of columns that are modelled by groups; empty for none.
     """
     if not grouped or "levels" in noise_multipliers:
         return noise_multipliers
@@ -128,15 +111,7 @@ def error_of_a_level(noise_sd):
 class LevelProfiles:
     """The query `levels` of a table, and the groups that its released counts give.
 
-    Parameters
-    ----------
-    schema : Schema
-        Complete.
-    binnings : dict of column name -> Binning
-        Of its numbers, released or public.
-    columns : tuple of column names
-        Those that are grouped.
-    targets : tuple of column names
+    `schema`: complete. `binnings`: of its numbers, released or public. `columns`: those that are grouped.
     """
 
     def __init__(self, schema, binnings, columns, targets):
@@ -189,22 +164,12 @@ class LevelProfiles:
     def groups(self, noisy, noise_sd, most=MOST_GROUPS, room=None):
         """Form groups from the released counts.
 
-        Parameters
-        ----------
-        noisy : array
-            `query` with noise.
-        noise_sd : float
-            Standard deviation of the noise on a count of weight 1.
-        most : int
-            Most groups of a column, beside those of "other" and of missing values. Declared groups without groups in
-            them may be more.
-        room : dict of column name -> int, default=None
-            The same for single columns, in which the largest levels are alone in half of the groups. Of declared
+        `noisy`: `query` with noise.
+        `noise_sd`: standard deviation of the noise on a count of weight 1.
+        `most`: most groups of a column, beside those of "other" and of missing values. Declared groups without groups
+            in them may be more.
+        `room`: the same for single columns, in which the largest levels are alone in half of the groups. Of declared
             groups, the smallest ones beyond it are joined.
-
-        Returns
-        -------
-        dict of column name -> LevelGroups
         """
         tables = split_histogram(noisy, self._sizes)
         sds = noise_sd / self.weights

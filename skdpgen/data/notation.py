@@ -20,42 +20,26 @@ _SEPARATORS = {"tab": "\t", "\\t": "\t"}
 class Notation:
     """The notation of a file: of its numbers, dates and missing values, and of a CSV file as a whole.
 
-    Parameters
-    ----------
-    decimal : {".", ","}, default="."
-    thousands : {".", ",", "'", "space"}, default=None
-        Mark between groups of three digits. None: there are no groups.
-    dates : sequence of str, default=()
-        Formats of `datetime.strptime` with a year, in addition to ISO 8601. A column whose texts all have one of these
-        formats is a column of dates.
-    signs : sequence of str, default=()
-        Texts before or after numbers that are left out, such as "$", "%" or "EUR": 12% is 12.
-    missing_marks : sequence of str, default=()
-        Texts that stand for a missing value, in addition to the empty field. The first one is written.
-    separator : str, default=None
-        Separator of fields: one character, or "tab". None is a tab for ``.tsv``, else a comma.
-    encoding : str, default=None
-        Name of the encoding, as Python knows it; None is UTF-8, with or without a byte order mark.
-    skip_lines : int, default=0
-        Number of lines above the header, such as a title.
-    numeric_names : bool, default=False
-        Whether numbers and dates in the header are column names. False refuses them: names are published, and such a
-        line may be a row.
-
-    Raises
-    ------
-    InvalidInputError
-        One of them is none of these, or both marks of numbers are the same.
+    Raises InvalidInputError: one of them is none of these, or both marks of numbers are the same.
     """
 
-    decimal: str = "."
+    decimal: str = "."  # "." or ","
+    # "." or "," or "'" or "space"; mark between groups of three digits. None: there are no groups.
     thousands: str | None = None
+    # sequence of str; formats of `datetime.strptime` with a year, in addition to ISO 8601. A column whose texts all
+    # have one of these formats is a column of dates.
     dates: tuple = ()
+    # sequence of str; texts before or after numbers that are left out, such as "$", "%" or "EUR": 12% is 12
     signs: tuple = ()
+    # sequence of str; texts that stand for a missing value, in addition to the empty field. The first one is written.
     missing_marks: tuple = ()
+    # separator of fields: one character, or "tab". None is a tab for ``.tsv``, else a comma.
     separator: str | None = None
+    # name of the encoding, as Python knows it; None is UTF-8, with or without a byte order mark
     encoding: str | None = None
-    skip_lines: int = 0
+    skip_lines: int = 0  # number of lines above the header, such as a title
+    # whether numbers and dates in the header are column names. False refuses them: names are published, and such a line
+    # may be a row.
     numeric_names: bool = False
 
     def __post_init__(self):

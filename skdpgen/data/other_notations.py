@@ -48,25 +48,14 @@ _CODE = r"\D{0,4}0\d.*"
 
 @dataclass(frozen=True)
 class Reading:
-    """A notation that reads all texts of a column, in the words of its options.
+    """A notation that reads all texts of a column, in the words of its options."""
 
-    Attributes
-    ----------
-    decimal, thousands : str or None
-        Marks that differ from those of the table; None is no difference.
-    signs : tuple of str
-        Signs that the table does not leave out.
-    date : str or None
-        Format of dates; None for numbers.
-    missing : tuple of str
-        Texts of missing values that the table does not know.
-    """
-
+    # decimal, thousands: marks that differ from those of the table; None is no difference
     decimal: str | None = None
     thousands: str | None = None
-    signs: tuple = ()
-    date: str | None = None
-    missing: tuple = ()
+    signs: tuple = ()  # tuple of str; signs that the table does not leave out
+    date: str | None = None  # format of dates; None for numbers
+    missing: tuple = ()  # tuple of str; texts of missing values that the table does not know
 
     def options(self):
         """Return the options of the command line."""
@@ -88,10 +77,7 @@ class Reading:
 def marks_among(texts):
     """Return the usual marks of missing values among texts, a tuple; () if they are all of them.
 
-    Parameters
-    ----------
-    texts : Series of str
-        Values that are not missing.
+    `texts`: values that are not missing.
     """
     different = set(texts)
     found = tuple(sorted(text for text in different if text.strip() in _USUAL_MARKS))
@@ -105,25 +91,14 @@ def _quoted(text):
 def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, iso=False, placeholders=_MOST_PLACEHOLDERS):
     """Return the readings of a column that its notation takes for text; none for texts, codes, and usual numbers.
 
-    Parameters
-    ----------
-    texts : Series of str
-        Values that are not missing.
-    notation : Notation
-        Of the table.
-    dates : bool, default=True
-        Whether dates are looked for, too.
-    iso : bool, default=False
-        Whether days in ISO 8601 are among these dates: a CSV file has them in its usual notation, a DataFrame has not.
-    placeholders : int, default=3
-        Most different texts without a digit that may stand for missing values.
-
-    Returns
-    -------
-    readings : tuple of Reading
-        Each of them reads all texts that contain a digit. The first two are the likeliest.
-    marked : bool
-        Whether other texts stand for missing values: a few without a digit.
+    `texts`: values that are not missing.
+    `notation`: of the table.
+    `dates`: whether dates are looked for, too.
+    `iso`: whether days in ISO 8601 are among these dates: a CSV file has them in its usual notation, a DataFrame has
+        not.
+    `placeholders`: most different texts without a digit that may stand for missing values.
+    Returns `readings`: each of them reads all texts that contain a digit. The first two are the likeliest; `marked`:
+        whether other texts stand for missing values: a few without a digit.
     """
     first = texts.iloc[:_FEW]
     forms = () if not dates else (_ISO_DAY, *_DATES) if iso else _DATES
@@ -215,10 +190,7 @@ def refusal_of_file(found):
 
     An option may contain a usual mark of missing values, such as NA; the message has no other value.
 
-    Parameters
-    ----------
-    found : dict of column name to (readings, marked)
-        As `readings_of` gives them.
+    `found`: as `readings_of` gives them.
     """
     names, ways = list(found), {}
     for name, (readings, marked) in found.items():
@@ -239,12 +211,7 @@ def _quoted_names(names):
 
 
 def refusal_of_columns(found):
-    """Return the message for columns of a DataFrame: their names and what reads them, and no value.
-
-    Parameters
-    ----------
-    found : dict of column name to readings
-    """
+    """Return the message for columns of a DataFrame: their names and what reads them, and no value."""
     ways = {}
     for name, readings in found.items():
         ways.setdefault(" or ".join(one.in_pandas() for one in readings[:2]), []).append(name)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .._types import BoundedUnit, in_words
 from ..accounting import Phase
-from ..exceptions import UtilityWarning
 from ..mechanisms import add_gaussian, histogram_of_units
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 
 # Numbers that may be chosen; public.
 _CHOICES = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
@@ -61,20 +59,8 @@ def row_count_phases(unit, share):
 def release_max_rows(rows, noise_multiplier, rng, relation):
     """Release how many rows of a unit the fit uses, after the charge and before the rows are chosen.
 
-    Parameters
-    ----------
-    rows : ArrayRows, FrameRows or UnitIds
-    noise_multiplier : float
-    rng : NoiseGenerator
-    relation : UnitRelation
-        Of an `OpenUnit`.
+    `relation`: of an `OpenUnit`.
 
-    Returns
-    -------
-    BoundedUnit
-
-    Notes
-    -----
     One histogram: the number of units by their number of rows, in cells that end at the choices; units with more than
     the last are in its cell. A unit is in one cell, whatever the weighting: the sensitivity is 1, or sqrt(2) where a
     unit is replaced. The choice follows from the released counts alone: the least at which a public share of the units
@@ -85,11 +71,9 @@ def release_max_rows(rows, noise_multiplier, rng, relation):
     sd = noise_multiplier * counts.sensitivity(relation)
     kept = np.where(released > _SURE * sd, released, 0.0)
     if not kept.any():
-        warnings.warn(
+        warn_user(
             f"too few units for this noise to learn max_rows_per_unit, so {_CHOICES[0]} is used. Declare "
-            "max_rows_per_unit= from public knowledge of such tables",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            "max_rows_per_unit= from public knowledge of such tables"
         )
         return relation.unit.closed(_CHOICES[0])
     shares = np.cumsum(kept) / kept.sum()
@@ -99,18 +83,8 @@ def release_max_rows(rows, noise_multiplier, rng, relation):
 def settle_ids(ids, plan, rng):
     """Learn how many rows of a unit are used, where that is not declared: the first release of a fit to numbers.
 
-    Parameters
-    ----------
-    ids : UnitIds
-    plan : FitPlan
-        Charged.
-    rng : NoiseGenerator
-
-    Returns
-    -------
-    ids : UnitIds
-    plan : FitPlan
-        Both with the number of rows of a unit that are used; what was given, where it is declared.
+    `plan`: charged. Returns `ids`; `plan`: both with the number of rows of a unit that are used; what was given, where
+    it is declared.
     """
     if not isinstance(plan.unit, OpenUnit):
         return ids, plan

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from ..accounting import Phase
-from ..exceptions import InvalidInputError, UtilityWarning
+from ..exceptions import InvalidInputError
 from ..mechanisms import (
     LARGEST,
     N_OCTAVE_CELLS,
@@ -23,7 +22,7 @@ from ..mechanisms import (
     split_histogram,
 )
 from ..utils.blocks import map_blocks
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.validation import as_numbers
 
 # Grid of row norms: cells of an eighth of an octave, shifted at random (see `norm_edges`), below the largest norm.
@@ -37,12 +36,9 @@ class Box(NamedTuple):
     """Lowest and highest scaled value of each column, and the map of scaled rows to [0, 1].
 
     Networks, wavelets and contrasts of images take each column in [0, 1], whatever its sign.
-
-    Parameters
-    ----------
-    low, high : arrays of shape (n_features,)
     """
 
+    # low, high: (n_features,)
     low: np.ndarray
     high: np.ndarray
 
@@ -62,19 +58,12 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class RowScaling:
-    """The public or released map of rows to the unit box, and the norm bound of scaled rows.
+    """The public or released map of rows to the unit box, and the norm bound of scaled rows."""
 
-    Parameters
-    ----------
-    lower, upper : arrays of shape (n_features,)
-        Values outside are clipped.
-    l2_bound : float
-        Bound of the norm of a scaled row; longer rows are clipped by the mechanisms.
-    """
-
+    # lower, upper: (n_features,); values outside are clipped
     lower: np.ndarray
     upper: np.ndarray
-    l2_bound: float
+    l2_bound: float  # bound of the norm of a scaled row; longer rows are clipped by the mechanisms
 
     @property
     def offset(self):
@@ -144,27 +133,13 @@ def scaling_phases(bounds, l2_bound, share):
 def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, project=None, unit_sizes=None):
     """Release the bounds and the norm bound that were not declared; the caller charged them.
 
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features)
-        Finite.
-    bounds : (lower, upper) or None
-        As `check_bounds` returns them; None, or the columns where they are NaN, are learned: one joint histogram of
-        magnitudes over those columns.
-    l2_bound : float or None
-        None is learned: one histogram of the norms of the scaled rows.
-    noise_multipliers : dict
-        Of the phases named by `scaling_phases`.
-    rng : NoiseGenerator
-    neighboring : str
-    project : callable, default=None
-        Public map of scaled rows to the rows whose norm is bounded.
-    unit_sizes : array of int of shape (n_samples,), default=None
-        As in `joint_histogram`.
-
-    Returns
-    -------
-    RowScaling
+    `X` (n_samples, n_features): finite.
+    `bounds`: as `check_bounds` returns them; None, or the columns where they are NaN, are learned: one joint histogram
+        of magnitudes over those columns.
+    `l2_bound`: None is learned: one histogram of the norms of the scaled rows.
+    `noise_multipliers`: of the phases named by `scaling_phases`.
+    `project`: public map of scaled rows to the rows whose norm is bounded.
+    `unit_sizes` (n_samples,): as in `joint_histogram`.
     """
     if bounds is None:
         bounds = (np.full(X.shape[1], np.nan),) * 2
@@ -192,18 +167,12 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring, unit_sizes=None):
     pooled = octave_ranges(np.sum(columns, axis=0, keepdims=True), sd * n_features**0.5)[0]
     ranges = [found or pooled for found in octave_ranges(np.array(columns), sd, n_features, pooled)]
     if None in ranges:
-        warnings.warn(
-            "the noise hides the range of every column, so the fit uses (-1, 1): declare bounds=",
-            UtilityWarning,
-            stacklevel=caller_level(),
-        )
+        warn_user("the noise hides the range of every column, so the fit uses (-1, 1): declare bounds=")
         ranges = [octave_cells([-0.5, 0.5])] * n_features  # the cells that end at -1 and 1
     if any(first == 0 or last == N_OCTAVE_CELLS - 1 for first, last in ranges):
-        warnings.warn(
+        warn_user(
             f"rows reach the end of the range in which bounds are learned, -{LARGEST:.2g} to {LARGEST:.2g}, and values "
-            "beyond this range are clipped: declare bounds=",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            "beyond this range are clipped: declare bounds="
         )
     lower = np.array([octave_edges(first)[0] for first, _ in ranges])
     upper = np.array([octave_edges(last)[1] for _, last in ranges])
@@ -213,22 +182,12 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring, unit_sizes=None):
 def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, count=None, unit_sizes=None):
     """Release a bound that holds for about nine rows in ten: one histogram of norms on a public grid.
 
-    Parameters
-    ----------
-    norms : array of shape (n_samples,)
-        Private.
-    largest : float
-        Public or released; norms above it count in the last cell.
-    count : float, default=None
-        Released number of rows; None takes the histogram's own sum.
-    unit_sizes : array of int of shape (n_samples,), default=None
-        As in `joint_histogram`.
-
-    Returns
-    -------
-    float
-        At most one cell above `largest`; ``largest / 2`` where the noise hides everything. Without noise, no row is
-        clipped.
+    `norms` (n_samples,): private.
+    `largest`: public or released; norms above it count in the last cell.
+    `count`: released number of rows; None takes the histogram's own sum.
+    `unit_sizes` (n_samples,): as in `joint_histogram`.
+    Returns: at most one cell above `largest`; ``largest / 2`` where the noise hides everything. Without noise, no row
+        is clipped.
     """
     edges = norm_edges(largest, rng)
     counts = norm_histogram(norms, edges, unit_sizes)
@@ -247,14 +206,8 @@ def norm_edges(largest, rng):
 def bound_of_norms(noisy, sd, edges, largest, count=None):
     """Return the norm that about nine rows in ten do not exceed, from their noisy histogram: post-processing.
 
-    Parameters
-    ----------
-    noisy : array of shape (n_edges + 1,)
-    sd : float
-        Of the noise on each count.
-    edges : array of shape (n_edges,)
-    largest, count
-        As in `learn_norm_bound`.
+    `noisy`: shape (n_edges + 1,). `sd`: of the noise on each count. `edges`: shape (n_edges,). `largest`, `count`: as
+    in `learn_norm_bound`.
     """
     if sd == 0:
         return edges[min(np.flatnonzero(noisy)[-1], len(edges) - 1)]
@@ -265,10 +218,8 @@ def bound_of_norms(noisy, sd, edges, largest, count=None):
     # Where the noise of the cells above may be half of the rows, the bound could be far too small.
     above = np.flatnonzero((tail > (1 - _UNCLIPPED) * rows + noise) & (noise < 0.5 * rows))
     if not above.size:
-        warnings.warn(
-            "the noise hides the norms of the rows, so the fit uses half the largest possible norm: declare l2_bound=",
-            UtilityWarning,
-            stacklevel=caller_level(),
+        warn_user(
+            "the noise hides the norms of the rows, so the fit uses half the largest possible norm: declare l2_bound="
         )
         return largest / 2
     return edges[min(above[-1], len(edges) - 1)]

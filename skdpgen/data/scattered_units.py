@@ -24,18 +24,8 @@ HELD_ROWS = 8 * CHUNK_ROWS
 class ScatteredUnits:
     """Chooses the rows that are used, and sums over them.
 
-    Parameters
-    ----------
-    source : ChunkSource or DaskSource
-        With the column of identifiers.
-    unit : BoundedUnit
-    missing : {"refuse", "own"}
-    column : column name
-    n_rows : int
-        Private.
+    `source`: with the column of identifiers. `missing`: "refuse" or "own". `n_rows`: private.
 
-    Notes
-    -----
     A unit is in one slice with all its rows, in the order of the table, and `keep_rows` chooses among them. So the rows
     used of a unit are those of the same table in memory, whatever the slices, and follow from this unit and the key.
 
@@ -73,13 +63,8 @@ class ScatteredUnits:
     def reduce(self, function, combine, *, first=False, sizes=None):
         """Apply `function` to the rows that are used, and `combine` the results two by two.
 
-        Parameters
-        ----------
-        function, combine : callable
-        first : bool, default=False
-            Whether to take the first row used of each unit alone.
-        sizes : str, default=None
-            Name of the argument of `function` for the number of rows used of the unit of each row.
+        `first`: whether to take the first row used of each unit alone. `sizes`: name of the argument of `function` for
+        the number of rows used of the unit of each row.
         """
         query = functools.partial(
             _of_part, column=self._column, of_ids=self._of_ids(), first=first, sizes=sizes, function=function,

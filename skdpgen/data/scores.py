@@ -24,35 +24,17 @@ _BEYOND = 1e6
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """A public or released map from levels to scores.
+    """A public or released map from levels to scores."""
 
-    Parameters
-    ----------
-    n_levels : array of int of shape (n_blocks,)
-    matrix : array of shape (n_columns_encoded, n_scores)
-        Scores of each level; every block has separate columns.
-    first : array of int of shape (n_blocks,)
-        First score of each block.
-    bins : array of int of shape (n_blocks,)
-        Number of ordered levels, at the beginning of a block; 0 for a block of categories.
-    edges : array of shape (n_columns_encoded,)
-        Score at the upper end of each ordered level.
-    shares : array of shape (n_columns_encoded,)
-        Released share of each ordered level; NaN where none is released.
-    weights : array of shape (n_scores,)
-        Factor of each score in the sums; a larger factor means less noise.
-    l2_bound : float
-        Norm to which the weighted scores of a row are clipped.
-    """
-
-    n_levels: np.ndarray
-    matrix: np.ndarray
-    first: np.ndarray
+    n_levels: np.ndarray  # int (n_blocks,)
+    matrix: np.ndarray  # (n_columns_encoded, n_scores); scores of each level; every block has separate columns
+    first: np.ndarray  # int (n_blocks,); first score of each block
+    # int (n_blocks,); number of ordered levels, at the beginning of a block; 0 for a block of categories
     bins: np.ndarray
-    edges: np.ndarray
-    shares: np.ndarray
-    weights: np.ndarray
-    l2_bound: float
+    edges: np.ndarray  # (n_columns_encoded,); score at the upper end of each ordered level
+    shares: np.ndarray  # (n_columns_encoded,); released share of each ordered level; NaN where none is released
+    weights: np.ndarray  # (n_scores,); factor of each score in the sums; a larger factor means less noise
+    l2_bound: float  # norm to which the weighted scores of a row are clipped
 
     @classmethod
     def of_codec(cls, codec, importance):

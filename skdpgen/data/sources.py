@@ -32,16 +32,9 @@ _NO_ROWS = "Found array with 0 sample(s): no chunk has a row"  # the message of 
 def open_source(X):
     """Return the source of a table, or None if `X` is no table.
 
-    Parameters
-    ----------
-    X : object
-        DataFrame; list or tuple of DataFrames, or a function that returns a new iterable of them at each call; path (or
-        list of paths) of Parquet files; dask DataFrame. Anything else, such as an array, gives None.
-
-    Raises
-    ------
-    InvalidInputError
-        `X` is an iterator, which can be read only once.
+    `X`: DataFrame; list or tuple of DataFrames, or a function that returns a new iterable of them at each call; path
+        (or list of paths) of Parquet files; dask DataFrame. Anything else, such as an array, gives None.
+    Raises InvalidInputError: `X` is an iterator, which can be read only once.
     """
     if isinstance(X, pd.DataFrame):
         return MemorySource(X)
@@ -98,12 +91,7 @@ class _Source:
 
 
 class MemorySource(_Source):
-    """A DataFrame in memory, read in slices.
-
-    Parameters
-    ----------
-    frame : DataFrame
-    """
+    """A DataFrame in memory, read in slices."""
 
     in_memory = True
     kinds_of = None  # a frame has one dtype for each column
@@ -140,10 +128,7 @@ class MemorySource(_Source):
 class ChunkSource(_Source):
     """DataFrames that are read one after another; one of them is in memory at a time.
 
-    Parameters
-    ----------
-    make_chunks : callable
-        Returns an iterable of DataFrames with the same columns; the same rows at each call.
+    `make_chunks`: returns an iterable of DataFrames with the same columns; the same rows at each call.
     """
 
     in_memory = False
@@ -198,13 +183,8 @@ class ChunkSource(_Source):
     def reduce_with(self, values, lengths, function, combine):
         """Apply ``function(part, values of its rows, place of its first row)`` to every part, and `combine` as ever.
 
-        Parameters
-        ----------
-        values : array of shape (n_rows,)
-        lengths : list of int
-            Rows of each part of `column`.
-        function, combine : callable
-            `function` must itself compare the number of rows of its part with that of the values.
+        `values`: shape (n_rows,). `lengths`: rows of each part of `column`. `function`, `combine`: `function` must
+        itself compare the number of rows of its part with that of the values.
         """
         total, start = None, 0
         for chunk in self.checked_chunks():
@@ -234,12 +214,7 @@ class ChunkSource(_Source):
 
 
 class DaskSource(_Source):
-    """A dask DataFrame: each worker sums its partitions, and only the sums are transferred.
-
-    Parameters
-    ----------
-    frame : dask.dataframe.DataFrame
-    """
+    """A dask DataFrame: each worker sums its partitions, and only the sums are transferred."""
 
     in_memory = False
     one_slice = False

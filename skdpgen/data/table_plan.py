@@ -24,6 +24,8 @@ _ROUGH = 0.3
 # Smallest visible correlation from which the noise hides much of the two-way tables, and from which there are none
 # (2,000 rows of Adult have .6 at epsilon 1, 1,000 rows 1.2: there a model without them is better by .03 AUROC).
 SEEN, _LEAST_SEEN = 0.4, 0.8
+# Correlation that the bins of a numeric column are to show, and the least number of bins.
+_WEAKEST, _FEWEST_BINS = 0.25, 4
 # Columns above which scores show more than tables that the noise nearly hides, and of numbers alone, which depend on
 # one another more. Of fewer columns, one-way tables of the most bins are nearer to the rows (Adult, 1,000 rows, epsilon
 # 1: two-way TVD .20, by scores .40).
@@ -44,29 +46,16 @@ _FEWER_LEVELS = "merge categories, drop the column, or declare it as an Identifi
 # ---- how fine the tables are ----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class TableSize:
-    """Sizes and noise that decide how fine the tables of a DataFrame are.
+    """Sizes and noise that decide how fine the tables of a DataFrame are."""
 
-    Parameters
-    ----------
-    n_rows : float
-        Released, or assumed.
-    n_blocks, n_classes, n_numbers : int
-        Columns but the targets, classes of the targets, and columns of numbers and dates.
-    noise : float
-        Noise multiplier of the release of the tables, relative to one row.
-    most_bins : int, default=16
-        Of a numeric column.
-    divided : bool, default=False
-        Whether all columns have a middle, and tables are released.
-    """
-
-    n_rows: float
+    n_rows: float  # released, or assumed
+    # n_blocks, n_classes, n_numbers: columns but the targets, classes of the targets, and columns of numbers and dates
     n_blocks: int
     n_classes: int
     n_numbers: int
-    noise: float
-    most_bins: int = 16
-    divided: bool = False
+    noise: float  # noise multiplier of the release of the tables, relative to one row
+    most_bins: int = 16  # of a numeric column
+    divided: bool = False  # whether all columns have a middle, and tables are released
 
     @classmethod
     def of(cls, schema, targets, n_rows, noise, *, most_bins=16, tables=True):
@@ -84,31 +73,19 @@ class TableSize:
         )
 
 
-def plan_bins(size, *, weakest=0.25, least=4):
+def plan_bins(size):
     """Choose the bins of a numeric column, and whether two-way tables are released.
 
     A correlation rho between two columns of k bins has a singular value of about ``n rho / k`` in the pair table of a
-    class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise * sqrt(number of pairs). k is the
-    largest number at which rho = `weakest` still exceeds the noise. Where the noise exceeds most correlations, two-way
-    tables are not released. If all columns have a middle, they are not released from .4 on: the products of sides show
-    more.
+    class of n rows. That of the noise is ``2 sd sqrt(k)`` with sd = noise * sqrt(number of pairs). k is the largest
+    number at which rho = `_WEAKEST` still exceeds the noise. Where the noise exceeds most correlations, two-way tables
+    are not released. If all columns have a middle, they are not released from .4 on: the products of sides show more.
 
-    Parameters
-    ----------
-    size : TableSize
-    weakest : float, default=0.25
-        Correlation that the bins are to show.
-    least : int, default=4
-        Least number of bins.
-
-    Returns
-    -------
-    n_bins : int
-    seen : float
-        Smallest correlation that exceeds the noise at that number of bins; infinite without two-way tables.
+    Returns `n_bins`; `seen`: smallest correlation that exceeds the noise at that number of bins; infinite without
+    two-way tables.
     """
     ratio = correlation_over_noise(size)
-    n_bins = int(np.clip(round((weakest * ratio) ** (2 / 3)), least, size.most_bins))
+    n_bins = int(np.clip(round((_WEAKEST * ratio) ** (2 / 3)), _FEWEST_BINS, size.most_bins))
     seen = n_bins**1.5 / ratio
     if seen <= SEEN or (seen <= _LEAST_SEEN and size.n_blocks <= _MANY_COLUMNS and not size.divided):
         return n_bins, float(seen)
@@ -124,13 +101,7 @@ def correlation_over_noise(size):
 def prefers_scores(size, n_bins, learned_bins):
     """Tell whether scores describe a table better than its one-way tables, where two-way tables are left out.
 
-    Parameters
-    ----------
-    size : TableSize
-    n_bins : int
-        Of a numeric column.
-    learned_bins : bool
-        See `has_learned_bins`; or there are no columns of numbers.
+    `n_bins`: of a numeric column. `learned_bins`: see `has_learned_bins`; or there are no columns of numbers.
     """
     if size.n_blocks <= (_MANY_NUMBERS if size.n_numbers == size.n_blocks else _MANY_COLUMNS):
         return False
@@ -149,21 +120,8 @@ def has_learned_bins(binnings):
 def plan_tables(codec, seen, importance, middles=None, ratio=1.0):
     """Choose contrasts and weights of the tables.
 
-    Parameters
-    ----------
-    codec : FrameCodec
-    seen : float
-        See `plan_bins`.
-    importance : array of shape (n_blocks,)
-    middles : dict, default=None
-        See `sides_of`, which take the place of two-way tables that the noise hides. Without it the plan has the same
-        weights.
-    ratio : float, default=1.0
-        See `ClassContrasts`.
-
-    Returns
-    -------
-    ResidualPlan
+    `seen`: see `plan_bins`. `importance`: shape (n_blocks,). `middles`: see `sides_of`, which take the place of two-way
+    tables that the noise hides. Without it the plan has the same weights. `ratio`: see `ClassContrasts`.
     """
     blocks = codec.blocks
     sides = None if np.isfinite(seen) else sides_of(codec, middles or {})
@@ -198,17 +156,9 @@ def all_have_middles(schema, targets=()):
 def sides_of(codec, middles):
     """Side of the middle of its column on which each level is: of bins, and of the two categories of a column.
 
-    Parameters
-    ----------
-    codec : FrameCodec
-    middles : dict of column name -> int
-        Number of bins below the middle; half of them for columns that are not named.
-
-    Returns
-    -------
-    array of int of shape (n_columns_encoded,) or None
-        -1 below, 1 above; 0 of missing values, and of columns of more categories, which have no middle. None where
-        fewer than two columns have one, or too many.
+    `middles`: number of bins below the middle; half of them for columns that are not named.
+    Returns an array of shape (n_columns_encoded,): -1 below, 1 above; 0 of missing values, and of columns of more
+        categories, which have no middle. None where fewer than two columns have one, or too many.
     """
     sides, divided = [], 0
     for block in codec.blocks:

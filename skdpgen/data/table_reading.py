@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import InvalidInputError
 from ..tabular import Boolean, Categorical, Datetime, Identifier, Numeric
+from ..utils.callers import warn_user
 from .csv_layout import UNREADABLE, check_layout, header_of, open_text, wrong_encoding
 from .csv_values import ISO_FORMATS, are_codes, as_kind, resolution_of, undeclared, with_dates, with_notation
 from .notation import USUAL_NOTATION
@@ -74,36 +74,20 @@ def column_names(path, notation):
 def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refuse=None):
     """Read a CSV or Parquet file into a frame of nullable dtypes.
 
-    Parameters
-    ----------
-    path : str or Path
-        ``.parquet`` and ``.pq`` are read as Parquet, everything else as CSV with a header row.
-    notation : Notation
-        Of a CSV file.
-    schema : Schema, default=None
-        Kinds of the columns of a CSV file; see `_read_csv`.
-    left_out : sequence of str, default=()
-        Columns that are not read.
-    refuse : callable, default=None
-        Called with the undeclared columns of a CSV file that would be text, although their values look like numbers or
-        dates in another notation, a dict as `refusal_of_file` takes it; it may raise. None: a warning names them.
-
-    Returns
-    -------
-    DataFrame
-        Every column can hold missing values, so that its dtype does not show whether it does. ``attrs`` has the facts
-        taken for public, for the privacy card, and in ``kinds_from_values`` the columns with kinds read from values.
-
-    Raises
-    ------
-    InvalidInputError
-        The file is not a table, the notation has no effect, or no value of a declared column is of its kind.
-
-    Warns
-    -----
-    UserWarning
-        Some values are not of the declared kind, or a text column looks like numbers or dates. These warnings are
-        computed from private rows without protection; do not publish them.
+    `path`: ``.parquet`` and ``.pq`` are read as Parquet, everything else as CSV with a header row.
+    `notation`: of a CSV file.
+    `schema`: kinds of the columns of a CSV file; see `_read_csv`.
+    `left_out`: columns that are not read.
+    `refuse`: called with the undeclared columns of a CSV file that would be text, although their values look like
+        numbers or dates in another notation, a dict as `refusal_of_file` takes it; it may raise. None: a warning names
+        them.
+    Every column can hold missing values, so that its dtype does not show whether it does. ``attrs`` has the
+        facts taken for public, for the privacy card, and in ``kinds_from_values`` the columns with kinds read from
+        values.
+    Raises InvalidInputError: the file is not a table, the notation has no effect, or no value of a declared column is
+        of its kind.
+    Warns UserWarning: some values are not of the declared kind, or a text column looks like numbers or dates. These
+        warnings are computed from private rows without protection; do not publish them.
     """
     path = Path(path)
     check_input(path, notation)
@@ -261,10 +245,9 @@ def _with_declared(frame, declared, notation, as_text):
                 'values can be read as such: set "missing" to true in the schema to make them missing values'
             )
     if lost:
-        warnings.warn(
+        warn_user(
             f"values that cannot be read as the kind that the schema declares are taken for missing: {', '.join(lost)}",
             UserWarning,
-            stacklevel=4,
         )
     return frame.assign(**columns) if columns else frame
 

@@ -73,28 +73,15 @@ def write_table(
 ):
     """Write a table to a file; after an error there is no file.
 
-    Parameters
-    ----------
-    frames : DataFrame or iterable of them
-        Chunks are written one after another; none stays in memory.
-    path : str, Path or Draft
-        ``.parquet`` and ``.pq`` are Parquet, everything else is CSV: with tabs in ``.tsv``, compressed in ``.gz``.
-    notation : Notation
-        Its separator, but for a ``.tsv`` file, which always has tabs; its decimal mark; and the first text of a missing
-        value.
-    date_formats : dict of str to str, default=None
-        Column name -> format of strftime; other dates are written in ISO 8601.
-    whole : sequence of str, default=()
-        Columns of floats that are whole numbers, which a CSV file has without decimals: see `whole_numbers_of`.
-    example : DataFrame, default=None
-        See `example_of`.
-    escape_formulas : bool, default=False
-        Whether text that a spreadsheet takes for a formula gets a leading ' in a CSV file.
-
-    Returns
-    -------
-    int
-        Number of rows.
+    `frames`: chunks are written one after another; none stays in memory.
+    `path`: ``.parquet`` and ``.pq`` are Parquet, everything else is CSV: with tabs in ``.tsv``, compressed in ``.gz``.
+    `notation`: its separator, but for a ``.tsv`` file, which always has tabs; its decimal mark; and the first text of a
+        missing value.
+    `date_formats`: column name -> format of strftime; other dates are written in ISO 8601.
+    `whole`: columns of floats that are whole numbers, which a CSV file has without decimals: see `whole_numbers_of`.
+    `example`: see `example_of`.
+    `escape_formulas`: whether text that a spreadsheet takes for a formula gets a leading ' in a CSV file.
+    Returns: number of rows.
     """
     frames = [frames] if isinstance(frames, pd.DataFrame) else frames
     draft = path if isinstance(path, Draft) else Draft(path)

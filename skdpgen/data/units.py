@@ -25,20 +25,13 @@ _GOLDEN, _FIRST, _SECOND = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476
 
 @dataclass(frozen=True, eq=False)
 class UnitIds:
-    """The identifiers of rows, validated; private.
-
-    Parameters
-    ----------
-    unit : BoundedUnit
-    codes : int64 array of shape (n_rows,)
-        Place of the unit of each row among `values`; -1 for a row without an identifier, which is a separate unit.
-    values : array
-        Identifiers, each once.
-    """
+    """The identifiers of rows, validated; private."""
 
     unit: BoundedUnit
+    # int (n_rows,); place of the unit of each row among `values`; -1 for a row without an identifier, which is a
+    # separate unit
     codes: np.ndarray
-    values: object
+    values: object  # array; identifiers, each once
 
     def __len__(self):
         return len(self.codes)
@@ -50,46 +43,21 @@ class UnitIds:
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """The rows of a fit that are used; private.
+    """The rows of a fit that are used; private."""
 
-    Parameters
-    ----------
-    rows : int64 array of shape (n_kept,)
-        Their places, in ascending order.
-    unit_sizes : int64 array of shape (n_kept,), or None
-        Number of rows used of the unit of each of them, where units count 1; None where rows do.
-    n_per_unit : int64 array of shape (n_units,)
-        Number of rows used of each unit.
-    codes : int64 array of shape (n_kept,)
-        Number of the unit of each of them, for steps that sample units.
-    """
-
-    rows: np.ndarray
+    rows: np.ndarray  # int (n_kept,); their places, in ascending order
+    # int (n_kept,); number of rows used of the unit of each of them, where units count 1; None where rows do
     unit_sizes: np.ndarray | None
-    n_per_unit: np.ndarray
-    codes: np.ndarray
+    n_per_unit: np.ndarray  # int (n_units,); number of rows used of each unit
+    codes: np.ndarray  # int (n_kept,); number of the unit of each of them, for steps that sample units
 
 
 def read_ids(values, n_rows, unit, missing):
     """Validate identifiers, before the charge.
 
-    Parameters
-    ----------
-    values : array-like of shape (n_rows,)
-        Of any dtype whose values can be compared for equality; all of one kind (`kinds`).
-    n_rows : int
-    unit : BoundedUnit
-    missing : {"refuse", "own"}
-        What to do with a row without an identifier: refuse the fit, or take it for a separate unit.
-
-    Returns
-    -------
-    UnitIds
-
-    Raises
-    ------
-    InvalidInputError
-        The message holds no identifier.
+    `values` (n_rows,): of any dtype whose values can be compared for equality; all of one kind (`kinds`).
+    `missing`: what to do with a row without an identifier: refuse the fit, or take it for a separate unit.
+    Raises InvalidInputError: the message holds no identifier.
     """
     try:
         if not isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
@@ -194,18 +162,8 @@ def read_groups(groups, n_rows, unit, missing):
 def keep_rows(ids, key):
     """Choose the rows that are used: of each unit at most `max_rows`, drawn uniformly among its own.
 
-    Parameters
-    ----------
-    ids : UnitIds
-    key : int
-        Drawn once for a fit, from the generator of its noise.
+    `key`: drawn once for a fit, from the generator of its noise.
 
-    Returns
-    -------
-    KeptRows
-
-    Notes
-    -----
     Privacy asks one thing of the choice: that the rows kept of a unit are a function of that unit alone (and of the
     key). Numbers made by a keyed hash of the identifier and of the place within the unit order its rows.
     """
@@ -258,17 +216,11 @@ def _mixed(numbers):
 class UnitSource:
     """The rows of a source, of each unit as many as may be used: nothing is summed before they are chosen.
 
-    Parameters
-    ----------
-    source : MemorySource, ChunkSource or DaskSource
-        The rows of chunks that come sorted by unit, in ascending order, are read in one pass: a unit is then whole
-        before the next begins. For others see `ScatteredUnits`; the rows used, and all sums, are the same.
-    unit : BoundedUnit
-    missing : {"refuse", "own"}
-    column : column name or None
-        Column of the identifiers; it is left out of the rows. None: they are `groups`.
-    groups : array-like of shape (n_rows,), default=None
-        Identifiers of rows in memory.
+    `source`: the rows of chunks that come sorted by unit, in ascending order, are read in one pass: a unit is then
+        whole before the next begins. For others see `ScatteredUnits`; the rows used, and all sums, are the same.
+    `missing`: "refuse" or "own".
+    `column`: column of the identifiers; it is left out of the rows. None: they are `groups`.
+    `groups` (n_rows,): identifiers of rows in memory.
     """
 
     def __init__(self, source, unit, missing, column=None, groups=None):

@@ -22,20 +22,10 @@ from .units import read_groups
 def validate_input(estimator, X, y, groups=None, *, conditional=True, images=True):
     """Validate the data and return its private rows.
 
-    Parameters
-    ----------
-    estimator : BaseSynthesizer
-        Its parameters declare public facts.
-    X, y, groups
-        Arguments of `fit`.
-    conditional : bool, default=True
-        Whether the model has one prior for each class.
-    images : bool, default=True
-        Whether images are released as such. False: their shape changes no release.
-
-    Returns
-    -------
-    FrameRows or ArrayRows
+    `estimator`: its parameters declare public facts.
+    `X`, `y`, `groups`: arguments of `fit`.
+    `conditional`: whether the model has one prior for each class.
+    `images`: whether images are released as such. False: their shape changes no release.
     """
     shared = {
         "classes": estimator.classes,
@@ -77,17 +67,9 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True, images=Tru
 def read_vectors(estimator, X, y, groups=None, *, images=False):
     """Validate the data for a network, which takes rows as they are: no norm of a row is learned, none is clipped.
 
-    Parameters
-    ----------
-    estimator, X, y, groups
-        As in `validate_input`.
-    images : bool, default=False
-        Whether moments of the rows are released, which of images are those of their low frequencies.
-
-    Returns
-    -------
-    FrameRows or ArrayRows
-        What is private stays in it. Frames are in memory.
+    `estimator`, `X`, `y`, `groups`: as in `validate_input`.
+    `images`: whether moments of the rows are released, which of images are those of their low frequencies.
+    What is private stays in the rows that come back. Frames are in memory.
     """
     _refuse_containers(estimator, X)
     shared = {name: getattr(estimator, name) for name in ("classes", "target_type", "on_invalid")}
@@ -140,20 +122,8 @@ def _refuse_containers(estimator, X):
 def without_unit(estimator, head, groups):
     """Leave the column of identifiers out.
 
-    Parameters
-    ----------
-    estimator : BaseSynthesizer
-    head : DataFrame
-        Only its columns are used.
-    groups : array-like or None
-        Identifiers that are no column.
-
-    Returns
-    -------
-    head : DataFrame
-    schema : Schema or None
-    units : tuple or None
-        See `FrameRows`; None where a row is the unit.
+    `head`: only its columns are used. `groups`: identifiers that are no column. Returns `head`; `schema`; `units`: see
+    `FrameRows`; None where a row is the unit.
     """
     unit, schema = estimator._unit, estimator.schema
     if unit is None:

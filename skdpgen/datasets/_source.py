@@ -11,23 +11,11 @@ DATA_VARIABLE = "SKDPGEN_DATA"
 def local_file(name, data_dir=None):
     """Path of the file `name` in the data folder, or None when there is no folder to look in.
 
-    Parameters
-    ----------
-    name : str
-        File name, for example "adult.csv.gz".
-    data_dir : str or path, default=None
-        Folder to read; None reads the environment variable SKDPGEN_DATA.
-
-    Returns
-    -------
-    path : pathlib.Path or None
-        None when neither `data_dir` nor SKDPGEN_DATA names a folder: the caller then fetches.
-
-    Raises
-    ------
-    FileNotFoundError
-        A folder was named and does not hold the file. Fetching silently instead would hide
-        a mistyped folder behind a download.
+    `name`: file name, for example "adult.csv.gz".
+    `data_dir`: folder to read; None reads the environment variable SKDPGEN_DATA.
+    Returns `path`: None when neither `data_dir` nor SKDPGEN_DATA names a folder: the caller then fetches.
+    Raises FileNotFoundError: a folder was named and does not hold the file. Fetching silently instead would hide a
+        mistyped folder behind a download.
     """
     origin = "data_dir"
     if data_dir is None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pandas as pd
 from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
+from ..utils.callers import warn_user
 from ._source import DATA_VARIABLE, local_file
 
 # Facts known without looking at the rows. Categories: the attribute list of the UCI documentation (adult.names).
@@ -66,10 +65,7 @@ documentation; bounds from the documented extraction and the survey's field widt
 def adult_schema(complete=True):
     """Public facts about Adult's columns, as a ``skdpgen.Schema``.
 
-    Parameters
-    ----------
-    complete : bool, default=True
-        Whether only complete rows are used, so that no column has missing values.
+    `complete`: whether only complete rows are used, so that no column has missing values.
     """
     from ..tabular import Categorical, Numeric, Schema
 
@@ -293,11 +289,10 @@ def _isolet_from_openml():
 
 def _credit_from_openml():
     """A fifth of each class, and of the others all frauds with as many legitimate rows as the file has."""
-    warnings.warn(
+    warn_user(
         "the full table of the credit cards is fetched and a fifth of it drawn: another fifth than that of the file, "
         "so results on it differ",
         UserWarning,
-        stacklevel=4,
     )
     frame = fetch_openml(data_id=_CREDIT_ID, as_frame=True).frame
     y = frame["Class"].astype(np.int64).to_numpy()

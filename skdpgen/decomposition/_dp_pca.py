@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import ClassVar
@@ -19,10 +18,10 @@ from ..data.array_units import LearnedRowsMixin
 from ..data.rows_per_unit import max_rows_phases
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..data.units import read_groups, take_groups
-from ..exceptions import InvalidInputError, UtilityWarning
+from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, check_bound, clip_rows, first_moments, moments, second_moments, unpack_moments
 from ..utils.blocks import map_blocks
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.validation import (
     MOST_UNITS,
     ClassNamePrefixFeaturesOutMixin,
@@ -85,22 +84,13 @@ class PrincipalComponents:
 
 
 def covariance_of(moments, *, center=None, count=None):
-    """Return count, mean and covariance of released moments.
+    """Return count, mean and covariance of released moments of one set of rows.
 
-    Parameters
-    ----------
-    moments : Moments
-        Of one set of rows (use `Moments.pooled` for classes).
-    center : array of shape (n_features,) or None, default=None
-        A released mean about which ``moments.second`` was taken (two-round centring); None: taken about zero, and
-        the mean is ``moments.sum / count``.
-    count : float or None, default=None
-        Number of rows where it is public (replace_one); None uses the released one.
-
-    Returns
-    -------
-    (float, array of shape (n_features,), array of shape (n_features, n_features))
-        The count is at least 1, the covariance symmetric (its eigenvalues may be negative).
+    `center` (n_features,): a released mean about which ``moments.second`` was taken (two-round centring); None: taken
+        about zero, and the mean is ``moments.sum / count``.
+    `count`: number of rows where it is public (replace_one); None uses the released one.
+    Returns the count, which is at least 1, the mean, and the covariance, which is symmetric (its eigenvalues may be
+        negative).
     """
     count = max(float(moments.count if count is None else count), 1.0)
     degrees = max(count - 1.0, 1.0)
@@ -384,12 +374,10 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LearnedRowsMixin,
         """Warn, from released values alone, where the last component is noise; not where all of them are kept."""
         least = self.explained_variance_[-1]
         if self.n_components is not None and noise_norm > least:
-            warnings.warn(
+            warn_user(
                 f"the noise of the released covariance ({noise_norm:.3g}) is above the variance of the last of the "
                 f"{self.n_components_} components ({least:.3g}): spend more epsilon, keep fewer components, or "
-                "declare tighter bounds",
-                UtilityWarning,
-                stacklevel=caller_level(),
+                "declare tighter bounds"
             )
 
     def transform(self, X):

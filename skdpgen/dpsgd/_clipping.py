@@ -523,17 +523,7 @@ def _plain_float32(device):
 def example_gradients_vmap(root, names, inputs):
     """Return the gradient of every example's loss by ``torch.func``.
 
-    Parameters
-    ----------
-    root : Module
-        ``root(*inputs)`` gives the losses, shape (batch,).
-    names : list of str
-        Parameters of the gradients.
-    inputs : tuple of tensors (or trees of tensors) with the batch leading
-
-    Returns
-    -------
-    list of tensor, each (batch, *parameter shape)
+    `root`: ``root(*inputs)`` gives the losses, shape (batch,). `names`: parameters of the gradients.
     """
     parameters = dict(root.named_parameters())
     fixed = {name: p.detach() for name, p in parameters.items()}

@@ -40,18 +40,11 @@ class UnsupportedShapeError(ValueError):
 
 @dataclass
 class LayerGradient:
-    """Squared norms of one layer's example gradients and the way to their weighted sum.
-
-    Attributes
-    ----------
-    square_norms : tensor of float64, shape (batch,)
-    weighted_sum : callable
-        ``weighted_sum(factors, out, beta)``, factors of shape (batch,): each tensor of the dictionary `out`
-        (parameter name -> tensor) becomes ``beta * out + sum_i factors[i] * grad_i``; with ``beta=0`` its
-        content is not read.
-    """
+    """Squared norms of one layer's example gradients and the way to their weighted sum."""
 
     square_norms: torch.Tensor
+    # ``weighted_sum(factors, out, beta)``, factors of shape (batch,): each tensor of the dictionary `out` (parameter
+    # name -> tensor) becomes ``beta * out + sum_i factors[i] * grad_i``; with ``beta=0`` its content is not read
     weighted_sum: Callable[[torch.Tensor, dict[str, torch.Tensor], int], None]
 
 

@@ -301,15 +301,8 @@ class NormalStream:
     Each piece has a separate counter of 2**64 blocks under the one key. The bits do not depend on the number of threads
     nor on their order, and no two pieces share a block.
 
-    Parameters
-    ----------
-    key : bytes
-        32 secret bytes.
-    size : int
-        Number of normals of one draw of all pieces.
-    kind : {"secure", "fast"}
-    piece : int, default=None
-        Normals of one piece; None: as many as suit a core's cache.
+    `key`: 32 secret bytes. `size`: number of normals of one draw of all pieces. `kind`: "secure" or "fast". `piece`:
+    normals of one piece; None: as many as suit a core's cache.
     """
 
     def __init__(self, key, size, kind, *, piece=None):

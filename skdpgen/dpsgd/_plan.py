@@ -216,19 +216,10 @@ def slack_of_sums(n_terms, noise_multiplier, rounding=2.0**-20) -> float:
     ``2**-15 * noise_multiplier`` of the bound C for up to a billion (2**30) parameters. With the two relative errors a
     and b, the clip must satisfy ``clip * (1 + a) + b * C <= C``: b is a share of the bound, not of the clip.
 
-    Parameters
-    ----------
-    n_terms : float
-        Expected number of terms of a sum; eight standard deviations of a Poisson number are added.
-    noise_multiplier : float
-        Standard deviation of the noise over the bound of the sum.
-    rounding : float, default=2**-20
-        Relative error of a term.
-
-    Raises
-    ------
-    InvalidInputError
-        The noise is so large that the lattice would leave gradients less than half of the bound.
+    `n_terms`: expected number of terms of a sum; eight standard deviations of a Poisson number are added.
+    `noise_multiplier`: standard deviation of the noise over the bound of the sum.
+    `rounding`: relative error of a term.
+    Raises InvalidInputError: the noise is so large that the lattice would leave gradients less than half of the bound.
     """
     check_noise_of_steps(noise_multiplier)
     of_terms, of_lattice = (n_terms + 8 * math.sqrt(n_terms)) * rounding, noise_multiplier * 2.0**-15
@@ -419,16 +410,8 @@ class PartedPlan(DPSGDPlan):
 def plan_of_fit(training, charged, noise_multiplier, expected_batch_size, kind=DPSGDPlan, **own):
     """The plan of the DP-SGD steps of a fit: rate and steps of its settings, relation and unit of what was charged.
 
-    Parameters
-    ----------
-    training : object
-        With `sampling_rate` and `steps`.
-    charged : FitPlan
-    noise_multiplier, expected_batch_size : float
-        The latter is public, or follows from a released number.
-    kind : type, default=DPSGDPlan
-    **own
-        Further fields of `kind`, such as `l2_bound`.
+    `training`: with `sampling_rate` and `steps`. `noise_multiplier`, `expected_batch_size`: the latter is public, or
+    follows from a released number. **own: further fields of `kind`, such as `l2_bound`.
     """
     return kind(
         sampling_rate=training.sampling_rate,

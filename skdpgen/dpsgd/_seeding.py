@@ -33,16 +33,8 @@ def torch_seeded(seed, devices=()):
     Generators of other devices do not change: ``torch.manual_seed`` would seed them all, and on a machine without such
     devices store every call for later. Other threads of this package wait.
 
-    Parameters
-    ----------
-    seed : int
-        Seed; the CPU's generator uses its lowest 32 bits.
-    devices : str, torch.device, None, or iterable of them, default=()
-
-    Raises
-    ------
-    ValueError
-        For a device that is neither a CPU nor a CUDA device.
+    Of `seed`, the CPU's generator uses the lowest 32 bits. Raises ValueError for a device that is neither a CPU nor
+    a CUDA device.
     """
     devices, seed = _cuda_devices(devices), int(seed)
     with _installed([_seeded_state(device, seed) for device in ("cpu", *devices)], devices):
@@ -56,14 +48,8 @@ class SecretGenerators:
     generator is drawn, because its seeds have 32 bits, which can be tried one by one; a CUDA generator gets a seed of
     62 bits. Neither is a cryptographic generator.
 
-    Parameters
-    ----------
-    rng : NoiseGenerator
-        Source of the states, used once.
-    devices : as in `torch_seeded`
+    `rng`: source of the states, used once.
 
-    Notes
-    -----
     Threads that train at the same time take turns, one pass at a time, and each continues where its last pass ended, so
     the draws of a fit do not depend on the order of the threads. Callbacks and the caller see the generators of the
     process. Other code that draws from the global generators in another thread during a pass shares its draws.
@@ -128,10 +114,7 @@ def _seeded_state(device, seed):
 def check_generators():
     """Return the state of a generator of the CPU at seed 0, after checking where its words are.
 
-    Raises
-    ------
-    RuntimeError
-        This release of torch stores them elsewhere.
+    Raises RuntimeError: this release of torch stores them elsewhere.
     """
     state = torch.Generator().manual_seed(0).get_state()
     found = state.numpy()[_OFFSET : _OFFSET + 8 * _WORDS].view(np.uint64) if state.numel() > _OFFSET else ()

@@ -27,18 +27,11 @@ ENCODER_UPDATES = ("stateless", "frozen", "round_robin", "on_query")
 def assign_subsets(n_records, n_subsets, rng, *, units=None):
     """Draw the subset of each record, or of each unit with all its rows, independently of all others.
 
-    Parameters
-    ----------
-    n_records, n_subsets : int
-        The number of subsets is public and never follows from the number of records.
-    rng : NoiseGenerator
-    units : int array of shape (n_records,), default=None
-        Unit of each row, where a unit has several: all its rows are in one subset. None: each row is one unit.
-
-    Returns
-    -------
-    int64 array of shape (n_records,)
-        A record that joins or leaves moves no other one, which an equal split of shuffled records would do.
+    `n_records`, `n_subsets`: the number of subsets is public and never follows from the number of records.
+    `units` (n_records,): unit of each row, where a unit has several: all its rows are in one subset. None: each row is
+        one unit.
+    Returns an array of shape (n_records,): a record that joins or leaves moves no other one, which an equal split of
+        shuffled records would do.
     """
     if units is None:
         return rng.integers(n_subsets, n_records)
@@ -51,25 +44,12 @@ def assign_subsets(n_records, n_subsets, rng, *, units=None):
 def hash_subsets(ids, n_subsets, rng):
     """Put each record into the subset of its id, by a hash under a secret key.
 
-    Parameters
-    ----------
-    ids : array-like of shape (n_records,)
-        Text or whole numbers, unique for each record, that say nothing about the record and are no row numbers.
-    n_subsets : int
-    rng : NoiseGenerator
-        Source of the key.
+    `ids` (n_records,): text or whole numbers, unique for each record, that say nothing about the record and are no row
+        numbers.
+    `rng`: source of the key.
+    Returns an array of shape (n_records,).
+    Raises ValueError for ids that are missing, repeated, neither text nor whole numbers, or numbers of rows.
 
-    Returns
-    -------
-    int64 array of shape (n_records,)
-
-    Raises
-    ------
-    ValueError
-        For ids that are missing, repeated, neither text nor whole numbers, or numbers of rows.
-
-    Notes
-    -----
     For `add_or_remove_one` alone. A record that replaces another may have another id, so that one subset loses a record
     and another gains one: two subsets change, and a step is charged for one.
     """
@@ -109,10 +89,7 @@ class KeyedStream:
     What an encoder does at a step must not depend on how often its subset was drawn before, nor on the subsets drawn
     beside it; with a stream that is consumed draw by draw it would. No release takes its noise from this stream.
 
-    Parameters
-    ----------
-    key : bytes
-        16 bytes from the fit's noise generator.
+    `key`: 16 bytes from the fit's noise generator.
     """
 
     def __init__(self, key):
@@ -283,16 +260,8 @@ class SubsetPlan(ChargedPlan):
 def subset_draws(plan, rng):
     """Yield the subsets of each step of a plan.
 
-    Parameters
-    ----------
-    plan : SubsetPlan
-    rng : NoiseGenerator
-        Source of the draws, which are hidden; unused by "balanced".
-
-    Yields
-    ------
-    int64 array, possibly empty
-        ``plan.steps`` of them.
+    `rng`: source of the draws, which are hidden; unused by "balanced". Yields int64 array, possibly empty:
+    ``plan.steps`` of them.
     """
     if plan.sampler == "poisson":
         yield from poisson_batches(plan.n_subsets, plan.sampling_rate, plan.steps, rng)

@@ -236,18 +236,8 @@ def draw_groups(n_records, n_groups, rng) -> np.ndarray:
 def gather_groups(inputs, mask, labels, n_groups):
     """Return the rows of a batch by group, padded with zeros.
 
-    Parameters
-    ----------
-    inputs : tuple of tensors (or trees of tensors) with the batch leading
-    mask : bool tensor of shape (batch,)
-    labels : array of shape (batch,)
-    n_groups : int
-
-    Returns
-    -------
-    inputs : the same tree, tensors of shape (n_groups, length, ...)
-    members : tensor of shape (n_groups, length)
-        1.0 for records, 0.0 for padding; of the floating dtype of the inputs.
+    `mask`: shape (batch,). `labels`: shape (batch,). Returns `inputs` (n_groups, length, ...); `members` (n_groups,
+    length): 1.0 for records, 0.0 for padding; of the floating dtype of the inputs.
     """
     rows = np.flatnonzero(mask.cpu().numpy())
     groups = np.asarray(labels)[rows]

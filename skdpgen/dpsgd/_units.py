@@ -26,15 +26,8 @@ _WIDEST = 32
 def unit_codes(groups):
     """Return whole numbers, from 0, for the units of rows.
 
-    Parameters
-    ----------
-    groups : array-like of shape (n_rows,)
-        Numbers or text; equal entries are one unit.
-
-    Raises
-    ------
-    ValueError
-        For missing entries, more than one dimension, and entries of several kinds.
+    `groups` (n_rows,): numbers or text; equal entries are one unit. Raises ValueError for missing entries, more than
+    one dimension, and entries of several kinds.
     """
     # numpy would make text of the numbers of a list in which one entry is text
     groups = np.asarray(groups, dtype=object if isinstance(groups, list | tuple) else None)
@@ -56,18 +49,10 @@ def unit_codes(groups):
 class RowUnits:
     """The unit of each row of a physical batch.
 
-    Parameters
-    ----------
-    units : int array of shape (batch,)
-        Unit of each row, numbers of any kind; negative where a row is padding.
-    mask : bool tensor of shape (batch,), default=None
-        False where a row is padding.
-
-    Attributes
-    ----------
-    codes : int64 array of shape (batch,)
-        Number of the unit among those of the batch, from 0; -1 for padding.
-    sizes : int64 array of shape (n_units,)
+    `units` (batch,): unit of each row, numbers of any kind; negative where a row is padding.
+    `mask` (batch,): False where a row is padding.
+    `codes` (batch,): number of the unit among those of the batch, from 0; -1 for padding.
+    `sizes`: shape (n_units,).
     """
 
     def __init__(self, units, mask=None):
@@ -102,24 +87,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Windows:
-    """Rows of units of several rows, in windows of one width that no unit straddles.
+    """Rows of units of several rows, in windows of one width that no unit straddles."""
 
-    Attributes
-    ----------
-    slots : int64 tensor of shape (n_windows, width)
-        Arranged row at each place; any row at an empty place.
-    same : bool tensor of shape (n_windows, width, width)
-        Whether two places hold rows of one unit.
-    units : int64 tensor of shape (n_windows, width)
-        Arranged unit at each place.
-    several : slice
-        The arranged units that are in windows.
-    """
-
-    slots: torch.Tensor
-    same: torch.Tensor
-    units: torch.Tensor
-    several: slice
+    slots: torch.Tensor  # int (n_windows, width); arranged row at each place; any row at an empty place
+    same: torch.Tensor  # bool (n_windows, width, width); whether two places hold rows of one unit
+    units: torch.Tensor  # int (n_windows, width); arranged unit at each place
+    several: slice  # the arranged units that are in windows
 
 
 def _make_windows(blocks, device):
@@ -148,26 +121,13 @@ def _make_windows(blocks, device):
 class Arrangement:
     """Rows in the order of the sizes of their units, the largest first; padding comes last, as units of one row.
 
-    Parameters
-    ----------
-    codes : int64 array of shape (n_rows,)
-        Unit of each row; negative for padding.
-    device : device, default="cpu"
-        Where the rows are.
-
-    Attributes
-    ----------
-    order : int64 tensor of shape (n_rows,), or None
-        Rows of the batch in the order of this arrangement; None: they stand so already.
-    blocks : list of Block
-    of_row : int64 tensor of shape (n_rows,)
-        Number of the arranged unit of each arranged row.
-    codes : int64 tensor of shape (n_units,)
-        Code of each arranged unit; -1 for padding.
-    large : list of Block
-        Those of more than `_WIDEST` rows.
-    windows : Windows or None
-        Units of two to `_WIDEST` rows.
+    `codes` (n_rows,): unit of each row; negative for padding.
+    `device`: where the rows are.
+    `order` (n_rows,): rows of the batch in the order of this arrangement; None: they stand so already.
+    `of_row` (n_rows,): number of the arranged unit of each arranged row.
+    `codes` (n_units,): code of each arranged unit; -1 for padding.
+    `large`: those of more than `_WIDEST` rows.
+    `windows`: units of two to `_WIDEST` rows.
     """
 
     def __init__(self, codes, device="cpu"):
@@ -219,20 +179,10 @@ class _BlockPool(Pool):
 def rule_of_units(layer, a, g, arrangement, pool) -> LayerGradient:
     """Squared norms of the gradients of units and the way to their weighted sum, for one layer.
 
-    Parameters
-    ----------
-    layer : Module
-        Of a type in `RULES`.
-    a, g : tensors
-        Input of the layer and gradient with respect to its output, for arranged rows; the leading dimension is their
-        number or a multiple of it, with the places of one row adjacent.
-    arrangement : Arrangement
-    pool : Pool
-
-    Returns
-    -------
-    LayerGradient
-        Of the arranged units.
+    `layer`: of a type in `RULES`.
+    `a`, `g`: input of the layer and gradient with respect to its output, for arranged rows; the leading dimension is
+        their number or a multiple of it, with the places of one row adjacent.
+    Returns LayerGradient of the arranged units.
     """
     n_rows = arrangement.n_rows
     if len(a) % n_rows or len(g) % n_rows:

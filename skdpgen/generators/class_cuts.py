@@ -14,23 +14,12 @@ _MOST_DIRECTIONS = 8
 
 @dataclass(frozen=True, eq=False)
 class ClassCuts:
-    """Directions along which each class is cut in two, and where; every field is public or released.
+    """Directions along which each class is cut in two, and where; every field is public or released."""
 
-    Parameters
-    ----------
-    center : array of shape (d,)
-        Subtracted from rows before they are projected.
-    reach : float
-        What rows are divided by after that: their entries are then at most 4.
-    directions : array of shape (n_classes, d, n_directions)
-    middles : array of shape (n_classes, n_directions)
-        Where the class is cut along each direction, of the divided rows.
-    """
-
-    center: np.ndarray
-    reach: float
-    directions: np.ndarray
-    middles: np.ndarray
+    center: np.ndarray  # (d,); subtracted from rows before they are projected
+    reach: float  # what rows are divided by after that: their entries are then at most 4
+    directions: np.ndarray  # (n_classes, d, n_directions)
+    middles: np.ndarray  # (n_classes, n_directions); where the class is cut along each direction, of the divided rows
 
     @property
     def n_parts(self):
@@ -53,13 +42,8 @@ class ClassCuts:
         It is ``class * n_parts + sum of 2**i`` over the directions i on whose upper side the row lies; -1 for a row of
         no class.
 
-        Parameters
-        ----------
-        rows : array of shape (n_rows, n)
-        classes : array of int of shape (n_rows,)
-            Negative: no class.
-        transform : callable, default=None
-            Map of a chunk of rows to rows of d columns.
+        `rows`: shape (n_rows, n). `classes` (n_rows,): negative: no class. `transform`: map of a chunk of rows to rows
+        of d columns.
         """
         bits = 1 << np.arange(self.directions.shape[2])
         codes = np.zeros(len(rows), dtype=np.int64)

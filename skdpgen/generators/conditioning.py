@@ -24,24 +24,13 @@ _TINY = np.finfo(np.float64).tiny
 # ---- tables --------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class _Conditions:
-    """The values given for some columns, as a mixture of product distributions takes them.
+    """The values given for some columns, as a mixture of product distributions takes them."""
 
-    Parameters
-    ----------
-    levels : array of shape (n_columns_encoded,)
-        Share of each level of the blocks within a class that fulfils the conditions.
-    classes : array of shape (n_classes,)
-        1 for the classes that fulfil them, 0 for others; of shape (1,) without classes.
-    codec : FrameCodec
-        Its bins are cut to the values given.
-    exact : dict
-        Column name -> the one value given, in the dtype of the column.
-    """
-
+    # (n_columns_encoded,); share of each level of the blocks within a class that fulfils the conditions
     levels: np.ndarray
-    classes: np.ndarray
-    codec: FrameCodec
-    exact: dict
+    classes: np.ndarray  # (n_classes,); 1 for the classes that fulfil them, 0 for others; of shape (1,) without classes
+    codec: FrameCodec  # its bins are cut to the values given
+    exact: dict  # column name -> the one value given, in the dtype of the column
 
 
 def _conditions(codec, given):
@@ -139,17 +128,8 @@ class _Wanted:
 class FramesChecked:
     """A model of tables whose rows are drawn again until they have the values given for some columns.
 
-    Parameters
-    ----------
-    model : FrameModel
-        With a mixture or a network, which hold no distribution given a value.
-    given : dict
-        As for `FramesGiven`.
-
-    Attributes
-    ----------
-    conditions_left : list
-        For `keep_constraints`.
+    `model`: with a mixture or a network, which hold no distribution given a value. `given`: as for `FramesGiven`.
+    `conditions_left`: for `keep_constraints`.
     """
 
     def __init__(self, model, given):
@@ -162,23 +142,11 @@ class FramesChecked:
 class FramesGiven:
     """A model of tables, conditioned on the values of some columns.
 
-    Parameters
-    ----------
-    model : FrameModel
-        Of a released decoder, without mixture and network.
-    given : dict
-        Column name -> a value; a list or set of values; a pair (low, high) for numbers and dates, None for an open
+    `model`: of a released decoder, without mixture and network.
+    `given`: column name -> a value; a list or set of values; a pair (low, high) for numbers and dates, None for an open
         end; None for a missing value.
-
-    Raises
-    ------
-    ValueError
-        The model does not have a column or a value, or never draws such rows.
-
-    Attributes
-    ----------
-    conditions_left : list
-        Conditions on columns that constraints construct, for `keep_constraints`.
+    Raises ValueError: the model does not have a column or a value, or never draws such rows.
+    `conditions_left`: conditions on columns that constraints construct, for `keep_constraints`.
     """
 
     def __init__(self, model, given):
@@ -322,12 +290,7 @@ class ArraysGiven:
     dither (at least a hundredth of the width of the column). Latents given the values are Gaussian, and the likelihood
     of the values under each class changes its share.
 
-    Parameters
-    ----------
-    model : ArrayModel
-        Of a linear generator.
-    given : dict of column index -> value
-        Within the bounds.
+    `model`: of a linear generator. `given`: within the bounds.
     """
 
     def __init__(self, model, given):

@@ -34,27 +34,12 @@ def read_constraints(texts, schema):
 def keep_constraints(model, constraints, components, fixed, rng):
     """Draw rows, and those that violate a constraint again, until every row satisfies all of them.
 
-    Parameters
-    ----------
-    model : ReleasedModel or FramesGiven
-        Of tables.
-    constraints : list
-        Objects with ``holds(frame)``, which says of each row whether it satisfies them.
-    components : array of shape (n_rows,)
-        Class of each row.
-    fixed : bool
-        Whether each row keeps its class; otherwise classes are drawn again with the rows, so that the result follows
-        the model's distribution conditional on the constraints.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    DataFrame or (DataFrame, y)
-
-    Raises
-    ------
-    ValueError
-        Rows still break a constraint after 200 draws.
+    `model`: of tables.
+    `constraints`: objects with ``holds(frame)``, which says of each row whether it satisfies them.
+    `components` (n_rows,): class of each row.
+    `fixed`: whether each row keeps its class; otherwise classes are drawn again with the rows, so that the result
+        follows the model's distribution conditional on the constraints.
+    Raises ValueError: rows still break a constraint after 200 draws.
     """
     names = model.codec.drawn_schema.names
     whole = _joined(model.sample(components, rng), names)

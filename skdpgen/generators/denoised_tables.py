@@ -25,16 +25,10 @@ _PRIOR = 5.0
 class ThinnedTables:
     """Two-way tables in contrasts, whose noise is divided in two for each restart, by a different draw.
 
-    Parameters
-    ----------
-    pairs, noise_sd : arrays of shape (n_classes, n_contrasts, n_contrasts), broadcast
-        Released, and the finite standard deviation of its noise.
-    contrasts : Contrasts
-    classes : ClassContrasts
-        How the noise of the classes is correlated.
-    n_restarts : int
-        At least two. Their draws sum to zero, so that their mean has the noise of the release alone.
-    rng : numpy.random.Generator
+    `pairs`, `noise_sd` (n_classes, n_contrasts, n_contrasts), broadcast: released, and the finite standard deviation of
+        its noise.
+    `classes`: how the noise of the classes is correlated.
+    `n_restarts`: at least two. Their draws sum to zero, so that their mean has the noise of the release alone.
     """
 
     def __init__(self, pairs, noise_sd, contrasts, classes, n_restarts, rng):
@@ -60,20 +54,12 @@ class ThinnedTables:
     def denoised(self, expected, counts, marginals, weight, classes):
         """The mean of the tables of all restarts, shrunk towards independent columns, and what they miss beyond noise.
 
-        Parameters
-        ----------
-        expected : iterable of arrays of shape (n_classes, n_contrasts, n_contrasts)
-            Tables of the restarts, each fitted to its tables `to_fit`.
-        counts, marginals : arrays of shape (n_classes,), (n_classes, n_columns_encoded)
-            Rows, and shares of the levels, of each class.
-        weight : array of shape (n_contrasts, n_contrasts)
-            Inverse variances of the noise of a class.
-        classes : array of int
-            Those that have rows.
-
-        Returns
-        -------
-        array of shape (n_classes, n_contrasts, n_contrasts)
+        `expected` (n_classes, n_contrasts, n_contrasts): tables of the restarts, each fitted to its tables `to_fit`.
+        `counts`, `marginals` (n_classes,), (n_classes, n_columns_encoded): rows, and shares of the levels, of each
+            class.
+        `weight` (n_contrasts, n_contrasts): inverse variances of the noise of a class.
+        `classes`: those that have rows.
+        Returns an array of shape (n_classes, n_contrasts, n_contrasts).
         """
         centred = marginals @ self.contrasts.matrix
         independent = counts[:, None, None] * centred[:, :, None] * centred[:, None, :]

@@ -51,18 +51,10 @@ _INSIDE = 0.85
 
 @dataclass(frozen=True, eq=False)
 class LatentSpace:
-    """A released affine map between scaled rows and latents.
+    """A released affine map between scaled rows and latents."""
 
-    Parameters
-    ----------
-    center : array of shape (n_features,)
-        In the unit box.
-    basis : array of shape (n_features, n_latent)
-        Orthonormal columns.
-    """
-
-    center: np.ndarray
-    basis: np.ndarray
+    center: np.ndarray  # (n_features,); in the unit box
+    basis: np.ndarray  # (n_features, n_latent); orthonormal columns
 
     def encode(self, scaled):
         """Latent of scaled rows, shape (n_samples, n_latent)."""
@@ -94,32 +86,18 @@ def latent_of(state):
 
 
 class ClassLatents(NamedTuple):
-    """Released Gaussian of the rows of each class.
+    """Released Gaussian of the rows of each class."""
 
-    Attributes
-    ----------
-    counts : array of shape (n_classes,)
-        At least 1.
-    means : array of shape (n_classes, d)
-    mean : array of shape (d,)
-    components : array of shape (d, n_components)
-        Leading eigenvectors of the pooled covariance within classes.
-    mixture : GaussianMixtureParameters
-        One component a class in that space, about `mean`.
-    residual_variance : float
-        Mean variance of the directions left out, at least what the noise could hide, in units of the mean square
-        distances `squares` (see `class_latents`).
-    dither : float
-        Standard deviation that any direction may have in addition to what is released: what the noise could hide, at
-        most a tenth of the variance of an average direction; in units of the roots of `squares`. 0 without noise.
-    """
-
-    counts: np.ndarray
-    means: np.ndarray
-    mean: np.ndarray
-    components: np.ndarray
-    mixture: GaussianMixtureParameters
+    counts: np.ndarray  # (n_classes,); at least 1
+    means: np.ndarray  # (n_classes, d)
+    mean: np.ndarray  # (d,)
+    components: np.ndarray  # (d, n_components); leading eigenvectors of the pooled covariance within classes
+    mixture: GaussianMixtureParameters  # one component a class in that space, about `mean`
+    # mean variance of the directions left out, at least what the noise could hide, in units of the mean square
+    # distances `squares` (see `class_latents`)
     residual_variance: float
+    # standard deviation that any direction may have in addition to what is released: what the noise could hide, at most
+    # a tenth of the variance of an average direction; in units of the roots of `squares`. 0 without noise.
     dither: float
 
 
@@ -131,28 +109,14 @@ def floored(counts):
 def class_latents(moments, centers, noise_sd, mean_noise_sd, n_components, squares=1.0):
     """Compute principal components and one Gaussian a class from class moments, shrunk by their known noise.
 
-    Parameters
-    ----------
-    moments : Moments
-        Released, with a leading axis of classes; of rows less the center of their class.
-    centers : array of shape (n_classes, d)
-        Released.
-    noise_sd : float or array of shape (n_classes,)
-        Standard deviation of the noise on a diagonal entry of ``moments.second``; off the diagonal it is smaller by
-        sqrt(2).
-    mean_noise_sd : float or array of shape (n_classes,)
-        Standard deviation of the noise on an entry of ``moments.sum``.
-    n_components : int
-    squares : float or array of shape (n_classes,), default=1.0
-        Released mean square distance of the rows of each class from its center. Covariances are divided by it before
-        they are compared, so that a class of long rows does not dominate the others.
+    `moments`: released, with a leading axis of classes; of rows less the center of their class.
+    `centers` (n_classes, d): released.
+    `noise_sd`, one or (n_classes,): standard deviation of the noise on a diagonal entry of ``moments.second``; off the
+        diagonal it is smaller by sqrt(2).
+    `mean_noise_sd`, one or (n_classes,): standard deviation of the noise on an entry of ``moments.sum``.
+    `squares`, one or (n_classes,): released mean square distance of the rows of each class from its center. Covariances
+        are divided by it before they are compared, so that a class of long rows does not dominate the others.
 
-    Returns
-    -------
-    ClassLatents
-
-    Notes
-    -----
     Eigenvalues of a noisy symmetric matrix are too spread; each is moved back by twice the noise variance times the
     Hilbert transform of the spectrum (the oracle estimator for additive Wigner noise of Bun, Allez, Bouchaud and
     Potters, "Rotational invariant estimator for general noisy matrices", 2016). The difference between the covariance
@@ -245,14 +209,8 @@ def hides_shapes(row_count, n_classes, d, noise_of_rows):
     The largest eigenvalue of the noise in the second moments of a class is about `noise_of_rows` times sqrt(2 d), where
     a row adds at most 1 to their trace.
 
-    Parameters
-    ----------
-    row_count : float
-        Released.
-    n_classes, d : int
-        Public or released: numbers of classes and of columns.
-    noise_of_rows : float
-        Standard deviation of the noise, relative to what a row adds.
+    `row_count`: released. `n_classes`, `d`: public or released: numbers of classes and of columns. `noise_of_rows`:
+    standard deviation of the noise, relative to what a row adds.
     """
     of_class = max(row_count, 1.0) / n_classes
     return n_classes > 1 and d >= _WIDE and noise_of_rows * math.sqrt(2 * d) > _HIDDEN * of_class
@@ -263,13 +221,8 @@ def shrink_centers(centers, counts, noise_sd):
 
     Rows are then nearer to the center of their class where its noise is longer than its distance from the others.
 
-    Parameters
-    ----------
-    centers : array of shape (n_classes, d)
-    counts : array of shape (n_classes,)
-        Positive.
-    noise_sd : float
-        Standard deviation of the noise on an entry of a sum.
+    `centers`: shape (n_classes, d). `counts` (n_classes,): positive. `noise_sd`: standard deviation of the noise on an
+    entry of a sum.
     """
     mean = counts @ centers / counts.sum()
     gap = centers - mean
@@ -281,28 +234,16 @@ def shrink_centers(centers, counts, noise_sd):
 def shared_latents(moments, share, centers, noise_sd, mean_noise_sd, n_components, squares):
     """Compute principal components and class Gaussians that differ in mean and mean square alone.
 
-    Parameters
-    ----------
-    moments : Moments
-        Released: `count` (at least 1) and `sum` of each class, about its center; `second` of shape (d, d), the mean of
-        x x^T over all rows, each divided by the root mean square of its class.
-    share : array of shape (n_classes,)
-        Part of each class in `second`; sums to 1.
-    centers : array of shape (n_classes, d)
-        Released.
-    noise_sd : float
-        Standard deviation of the noise on a diagonal entry of ``moments.second``; off the diagonal it is smaller by
-        sqrt(2).
-    mean_noise_sd : array of shape (n_classes,)
-        Standard deviation of the noise on an entry of ``moments.sum``.
-    n_components : int
-    squares : array of shape (n_classes,)
-        Released mean square distance of the rows of each class from its center.
-
-    Returns
-    -------
-    ClassLatents
-        Every direction has the variance that is left over: `dither`, which the components are drawn in addition to.
+    `moments`: released: `count` (at least 1) and `sum` of each class, about its center; `second` of shape (d, d), the
+        mean of x x^T over all rows, each divided by the root mean square of its class.
+    `share` (n_classes,): part of each class in `second`; sums to 1.
+    `centers` (n_classes, d): released.
+    `noise_sd`: standard deviation of the noise on a diagonal entry of ``moments.second``; off the diagonal it is
+        smaller by sqrt(2).
+    `mean_noise_sd` (n_classes,): standard deviation of the noise on an entry of ``moments.sum``.
+    `squares` (n_classes,): released mean square distance of the rows of each class from its center.
+    Returns ClassLatents: every direction has the variance that is left over: `dither`, which the components are drawn
+        in addition to.
     """
     counts = moments.count
     shift = moments.sum / counts[:, None]
@@ -351,24 +292,15 @@ class LinearGenerator:
     changed first, component by component, so that after clipping it has the released mean and variance. On images this
     turns grey areas into strokes.
 
-    Parameters
-    ----------
-    space : LatentSpace
-    mixture : GaussianMixtureParameters
-    component_means : array of shape (n_components, n_features)
-        Released mean of the scaled rows of each component.
-    low, high : arrays of shape (n_features,)
-        The box of scaled rows.
-    variance_gain : float or None, default=1.0
-        Variance after clipping divided by that of the latent Gaussian; more than 1 raises the contrast. None: normal
-        distributions are clipped without a change.
-    dither : float or array of shape (n_components,), default=0.0
-        Standard deviation of white noise on every column. It stands for the variance that the noise of the release may
-        have hidden: a model trained on rows that lack all variance in a direction would rely on that direction.
-    per_class : int, default=1
-        Components of each class (scales or sub-clusters), consecutive in the mixture.
-    cleaned : (height, width) or (height, width, channels), default=None
-        Rows are images of this shape: pixels that stand out from all their neighbours are drawn to them (see
+    `component_means` (n_components, n_features): released mean of the scaled rows of each component.
+    `low`, `high` (n_features,): the box of scaled rows.
+    `variance_gain`: variance after clipping divided by that of the latent Gaussian; more than 1 raises the contrast.
+        None: normal distributions are clipped without a change.
+    `dither`, one or (n_components,): standard deviation of white noise on every column. It stands for the variance that
+        the noise of the release may have hidden: a model trained on rows that lack all variance in a direction would
+        rely on that direction.
+    `per_class`: components of each class (scales or sub-clusters), consecutive in the mixture.
+    `cleaned`: rows are images of this shape: pixels that stand out from all their neighbours are drawn to them (see
         `without_speckles`). A raised contrast turns little noise into such pixels. None: they stay.
     """
 
@@ -508,20 +440,11 @@ def _clipped_moments(location, deviation):
 # ---- structure inside a class: the class-wise norm distribution, and sub-clusters of images ------------------
 @dataclass(frozen=True, eq=False)
 class ClassNorms:
-    """Released distribution of the distance between the rows of each class and its center.
+    """Released distribution of the distance between the rows of each class and its center."""
 
-    Parameters
-    ----------
-    norms : array of shape (n_cells,)
-        Middle of each cell of the histogram.
-    probabilities : array of shape (n_classes, n_cells)
-    bound : array of shape (n_classes,)
-        Norm to which rows about their center are clipped.
-    """
-
-    norms: np.ndarray
-    probabilities: np.ndarray
-    bound: np.ndarray
+    norms: np.ndarray  # (n_cells,); middle of each cell of the histogram
+    probabilities: np.ndarray  # (n_classes, n_cells)
+    bound: np.ndarray  # (n_classes,); norm to which rows about their center are clipped
 
     def squares(self, *, clipped=False):
         """Mean square distance in each class; of the clipped rows if `clipped`."""
@@ -536,16 +459,7 @@ def class_norms(noisy, sd, edges, largest, count=None):
     an average over the public family, weighted by how well each distribution agrees with the noisy counts and how near
     it is to the norms of all classes. In between, the two are averaged.
 
-    Parameters
-    ----------
-    noisy : array of shape (n_classes, n_edges + 1)
-        Released.
-    sd, edges, largest, count
-        See `bound_of_norms`.
-
-    Returns
-    -------
-    ClassNorms
+    `noisy` (n_classes, n_edges + 1): released. `sd`, `edges`, `largest`, `count`: see `bound_of_norms`.
     """
     pooled = bound_of_norms(noisy.sum(axis=0), sd * len(noisy) ** 0.5, edges, largest, count)
     norms = np.append(edges, edges[-1] * 2**NORM_CELL) * 2 ** (-NORM_CELL / 2)
@@ -595,17 +509,11 @@ def _above_noise(noisy, sd):
 def scale_mixture(latents, norms, most):
     """Replace the Gaussian of each class by a mixture of the same Gaussian at several scales.
 
-    The covariances of `latents` (ClassLatents) have the mean squares of `norms` (ClassNorms). A class has `most`
-    scales or fewer.
+    The covariances of `latents` (ClassLatents) have the mean squares of `norms` (ClassNorms). A class has `most` scales
+    or fewer.
 
-    Returns
-    -------
-    mixture : GaussianMixtureParameters
-        The scales of a class are consecutive components.
-    squares : array of shape (n_classes * n_scales,)
-        Mean square distance of the rows of each component.
-    n_scales : int
-        Components of each class.
+    Returns `mixture`: the scales of a class are consecutive components; `squares` (n_classes * n_scales,): mean square
+    distance of the rows of each component; `n_scales`: components of each class.
     """
     mixture, squares = latents.mixture, norms.squares()
     most = max(1, min(_MOST_SCALES, most))

@@ -22,12 +22,8 @@ CHUNK_ROWS = 8192
 class LeadingDirections:
     """A `LinearGenerator` whose rows are functions of a few latents and of further random draws.
 
-    Parameters
-    ----------
-    generator : LinearGenerator
-    directions : array of shape (n_components, d, n_latent)
-        Widest directions of each component in the generator's latent space, times their standard deviations, widest
-        first. Directions beyond the d that there are are zero.
+    `directions` (n_components, d, n_latent): widest directions of each component in the generator's latent space, times
+    their standard deviations, widest first. Directions beyond the d that there are are zero.
     """
 
     def __init__(self, generator, directions):
@@ -67,16 +63,8 @@ class LeadingDirections:
     def nearest(self, unit_rows, classes):
         """Component of each row: of those of its class, the one whose mean is nearest; one function of each row.
 
-        Parameters
-        ----------
-        unit_rows : array of shape (n_rows, n_features)
-            Rows whose columns are scaled from their box to [0, 1].
-        classes : int array of shape (n_rows,)
-            Negative for rows of no class, which have no component either.
-
-        Returns
-        -------
-        int array of shape (n_rows,)
+        `unit_rows` (n_rows, n_features): rows whose columns are scaled from their box to [0, 1]. `classes` (n_rows,):
+        negative for rows of no class, which have no component either. Returns an array of shape (n_rows,).
         """
         generator, each = self.generator, self.generator.per_class
         if each == 1:
@@ -95,16 +83,8 @@ class LeadingDirections:
     def encode(self, unit_rows, components):
         """Latents of rows under the Gaussian of their component, zeros without one; one function of each row.
 
-        Parameters
-        ----------
-        unit_rows : array of shape (n_rows, n_features)
-            As for `nearest`.
-        components : int array of shape (n_rows,)
-
-        Returns
-        -------
-        float32 array of shape (n_rows, n_latent)
-            The coordinates of a row along the directions, in their standard deviations.
+        `unit_rows` (n_rows, n_features): as for `nearest`. `components`: shape (n_rows,). Returns an array of shape
+        (n_rows, n_latent): the coordinates of a row along the directions, in their standard deviations.
         """
         generator, space = self.generator, self.generator.space
         width = generator.box.width
@@ -120,20 +100,11 @@ class LeadingDirections:
     def sample(self, classes, rng, shift=None):
         """Draw rows of given classes, as the generator does, and the latents that gave them.
 
-        Parameters
-        ----------
-        classes : int array of shape (n_rows,)
-        rng : numpy.random.Generator
-        shift : callable, default=None
-            ``shift(latents, k)`` is added to the scaled rows of component k before they are clipped; None adds nothing.
-
-        Returns
-        -------
-        x : float64 array of shape (n_rows, n_features)
-            Scaled rows.
-        latents : float32 array of shape (n_rows, n_latent)
-            Independent standard normals.
-        components : int array of shape (n_rows,)
+        `classes`: shape (n_rows,).
+        `shift`: ``shift(latents, k)`` is added to the scaled rows of component k before they are clipped; None adds
+            nothing.
+        Returns `x` (n_rows, n_features): scaled rows; `latents` (n_rows, n_latent): independent standard normals;
+            `components` (n_rows,).
         """
         generator = self.generator
         components = generator.draw_components(classes, rng)
@@ -157,12 +128,8 @@ class LeadingDirections:
     def columns(self):
         """What a column is before it is clipped, in units of its box: a normal distribution given the latents.
 
-        Returns
-        -------
-        location : float32 array of shape (n_components, n_features)
-        slopes : float32 array of shape (n_components, n_latent, n_features)
-            The mean of the distribution is ``location + latent @ slopes``.
-        deviation : float32 array of shape (n_components, n_features)
+        Returns `location` (n_components, n_features); `slopes` (n_components, n_latent, n_features): the mean of the
+        distribution is ``location + latent @ slopes``; `deviation` (n_components, n_features).
         """
         generator = self.generator
         width, basis = generator.box.width, generator.space.basis

@@ -27,17 +27,12 @@ _MOST_DEPTH, _MOST_TREES = 10, 1000
 
 @dataclass(frozen=True, eq=False)
 class ObliviousTrees:
-    """Splits of trees.
+    """Splits of trees."""
 
-    Parameters
-    ----------
-    ranks : tuple of (array of int)
-        Of each column, the rank of each cell: an order in which splits are sensible.
-    columns, thresholds : arrays of int of shape (n_trees, depth)
-        A row is in the upper half of a split if its rank in the column is at least the threshold.
-    """
-
+    # of each column, an int array: the rank of each cell, an order in which splits are sensible
     ranks: tuple
+    # columns, thresholds: int (n_trees, depth); a row is in the upper half of a split if its rank in the column is at
+    # least the threshold
     columns: np.ndarray
     thresholds: np.ndarray
 
@@ -91,22 +86,11 @@ class ObliviousTrees:
 def boosted_trees(codes, ranks, hot, logits):
     """Boost the log-likelihood of classes.
 
-    Parameters
-    ----------
-    codes : array of int of shape (n_rows, n_columns)
-        Cells of the columns, of which there is one or more.
-    ranks : tuple of (array of int)
-        See `ObliviousTrees`.
-    hot : array of shape (n_rows, n_classes)
-        Classes in one-hot form.
-    logits : array of shape (n_classes,)
-        Where boosting starts.
-
-    Returns
-    -------
-    trees : ObliviousTrees
-    values : array of shape (n_trees * n_leaves, n_classes)
-        What the leaves add to the logits.
+    `codes` (n_rows, n_columns): cells of the columns, of which there is one or more.
+    `ranks`: see `ObliviousTrees`.
+    `hot` (n_rows, n_classes): classes in one-hot form.
+    `logits` (n_classes,): where boosting starts.
+    Returns `trees`; `values` (n_trees * n_leaves, n_classes): what the leaves add to the logits.
     """
     (n, width), k, n_leaves = codes.shape, hot.shape[1], 1 << _DEPTH
     ranked = [rank[code] for rank, code in zip(ranks, codes.T)]

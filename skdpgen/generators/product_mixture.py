@@ -118,33 +118,21 @@ class ProductMixture:
 
 @dataclass(frozen=True, eq=False)
 class TableModel(ProductMixture):
-    """Released state of a model fitted to tables: encoding, sampling and scoring need nothing else.
+    """Released state of a model fitted to tables: encoding, sampling and scoring need nothing else."""
 
-    Parameters
-    ----------
-    n_levels : array of int of shape (n_blocks,)
-    class_counts : array of shape (n_classes,)
-        Released row counts, non-negative.
-    mean : array of shape (n_columns_encoded,)
-    components : array of shape (n_latent, n_columns_encoded)
-        The latent of a one-hot row x is ``(x - mean) @ components.T / scale``.
-    scale : array of shape (n_latent,)
-    class_means, class_covariances : arrays of shape (n_classes, n_latent), (n_classes, n_latent, n_latent)
-        One Gaussian a class in that space.
-    points : array of shape (n_restarts, n_classes, n_points, n_latent)
-        Support points; "particles" in a release file.
-    weight, bias : arrays of shape (n_restarts, n_latent, n_columns_encoded), (n_restarts, n_columns_encoded)
-        Decoder of each restart: block softmax of ``z @ weight + bias``.
-    """
-
-    n_levels: np.ndarray
-    class_counts: np.ndarray
-    mean: np.ndarray
+    n_levels: np.ndarray  # int (n_blocks,)
+    class_counts: np.ndarray  # (n_classes,); released row counts, non-negative
+    mean: np.ndarray  # (n_columns_encoded,)
+    # (n_latent, n_columns_encoded); the latent of a one-hot row x is ``(x - mean) @ components.T / scale``
     components: np.ndarray
-    scale: np.ndarray
+    scale: np.ndarray  # (n_latent,)
+    # class_means, class_covariances: (n_classes, n_latent), (n_classes, n_latent, n_latent); one Gaussian a class in
+    # that space
     class_means: np.ndarray
     class_covariances: np.ndarray
-    points: np.ndarray
+    points: np.ndarray  # (n_restarts, n_classes, n_points, n_latent); support points; "particles" in a release file
+    # weight, bias: (n_restarts, n_latent, n_columns_encoded), (n_restarts, n_columns_encoded); decoder of each restart:
+    # block softmax of ``z @ weight + bias``
     weight: np.ndarray
     bias: np.ndarray
 
@@ -187,35 +175,18 @@ def fit_tables(
 ):  # fmt: skip
     """Fit prior and decoder to released one-way and two-way tables, and interactions: post-processing.
 
-    Parameters
-    ----------
-    released, noise_sd : Residuals
-        Tables in contrasts, and the standard deviation of the noise on each.
-    contrasts : Contrasts
-    rng : numpy.random.Generator
-        Draws the initial support points and the noise of `ThinnedTables`; the noise of the release is in `released`.
-    classes : ClassContrasts, default=None
-        How the classes of the two-way tables were measured. None: each of them alone.
-    optional : array of bool of shape (n_columns_encoded,), default=None
-        Levels that the data need not have; see `consistent_marginals`.
-    n_components : int, default=30
-        Latent dimensions; at most the number of levels less that of blocks.
-    n_restarts : int, default=5
-        Fits from different initial points; fewer where levels are many.
-    n_iter : int, default=200
-        Steps of Adam in each restart, and again of all restarts together (in each of them, if there are no denoised
-        tables); fewer where levels are many.
-    progress : callable, default=None
-        Wraps the iterable of steps (a tqdm bar).
-    triples : ReleasedTriples, default=None
-        Interactions of three columns. Those that a fit to the tables alone misses by more than the noise take part in
-        the fit.
-    sides : array of int of shape (n_columns_encoded,), default=None
-        See `residual_plan`.
-
-    Returns
-    -------
-    TableModel
+    `released`, `noise_sd`: tables in contrasts, and the standard deviation of the noise on each.
+    `rng`: draws the initial support points and the noise of `ThinnedTables`; the noise of the release is in `released`.
+    `classes`: how the classes of the two-way tables were measured. None: each of them alone.
+    `optional` (n_columns_encoded,): levels that the data need not have; see `consistent_marginals`.
+    `n_components`: latent dimensions; at most the number of levels less that of blocks.
+    `n_restarts`: fits from different initial points; fewer where levels are many.
+    `n_iter`: steps of Adam in each restart, and again of all restarts together (in each of them, if there are no
+        denoised tables); fewer where levels are many.
+    `progress`: wraps the iterable of steps (a tqdm bar).
+    `triples`: interactions of three columns. Those that a fit to the tables alone misses by more than the noise take
+        part in the fit.
+    `sides` (n_columns_encoded,): see `residual_plan`.
     """
     n_levels = contrasts.n_levels
     classes = ClassContrasts(len(released.count)) if classes is None else classes
@@ -363,21 +334,12 @@ def consistent_marginals(released, noise_sd, contrasts, optional=None):
     Every part of the tables is released once, so nothing is averaged: the one-way tables are those of their parts,
     projected onto the simplex.
 
-    Parameters
-    ----------
-    released, noise_sd, contrasts
-        See `fit_tables`.
-    optional : array of bool of shape (n_columns_encoded,), default=None
-        Levels that the data need not have ("missing", "other", bins that may be noise). Where the released count over
-        all classes is below three standard deviations of its noise (up to four where such levels are many), the level
-        is absent: it is never drawn. Ordered levels also stay where the counts of a run of them show rows. One level of
-        each block stays.
-
-    Returns
-    -------
-    counts : array of shape (n_classes,)
-    marginals : array of shape (n_classes, n_columns_encoded)
-    absent : array of bool of shape (n_columns_encoded,)
+    `released`, `noise_sd`, `contrasts`: see `fit_tables`.
+    `optional` (n_columns_encoded,): levels that the data need not have ("missing", "other", bins that may be noise).
+        Where the released count over all classes is below three standard deviations of its noise (up to four where such
+        levels are many), the level is absent: it is never drawn. Ordered levels also stay where the counts of a run of
+        them show rows. One level of each block stays.
+    Returns `counts` (n_classes,); `marginals` (n_classes, n_columns_encoded); `absent` (n_columns_encoded,).
     """
     starts = contrasts.level_starts
     estimate = contrasts.tables(released._replace(pairs=None)).one_way

@@ -49,37 +49,17 @@ _TRIED, _ADDED = 6_000, 0.7
 
 @dataclass(frozen=True, eq=False)
 class FeatureSpace:
-    """Reduced wavelet features of images, chosen on synthetic images of the released moments.
-
-    Parameters
-    ----------
-    image_shape : tuple
-    wavelets : dict
-        Arguments ``n_scales``, ``width`` and ``colour`` of `WaveletFeatures`.
-    box : Box
-        Of scaled rows.
-    matrix : array of shape (n_features, k)
-    codes : int array of shape (n_images,)
-        Class of each synthetic image, or its sub-cluster.
-    features : array of shape (n_images, k)
-        Theirs.
-    centers : array of shape (n_parts, k)
-        Mean of the synthetic images of each class, or sub-cluster.
-    radius : float
-        Norm to which real images are clipped about their center.
-    cuts : ClassCuts, default=None
-        The sub-clusters; None: the classes are whole.
-    """
+    """Reduced wavelet features of images, chosen on synthetic images of the released moments."""
 
     image_shape: tuple
-    wavelets: dict
-    box: Box
-    matrix: np.ndarray
-    codes: np.ndarray
-    features: np.ndarray
-    centers: np.ndarray
-    radius: float
-    cuts: ClassCuts | None = None
+    wavelets: dict  # arguments ``n_scales``, ``width`` and ``colour`` of `WaveletFeatures`
+    box: Box  # of scaled rows
+    matrix: np.ndarray  # (n_features, k)
+    codes: np.ndarray  # int (n_images,); class of each synthetic image, or its sub-cluster
+    features: np.ndarray  # (n_images, k); those of the synthetic images
+    centers: np.ndarray  # (n_parts, k); mean of the synthetic images of each class, or sub-cluster
+    radius: float  # norm to which real images are clipped about their center
+    cuts: ClassCuts | None = None  # the sub-clusters; None: the classes are whole
 
     @property
     def per_class(self):
@@ -93,10 +73,7 @@ class FeatureSpace:
     def cut(self, n_directions):
         """Cut each class at its center along the widest directions of its synthetic images.
 
-        Returns
-        -------
-        FeatureSpace
-            The same with ``2**n_directions`` sub-clusters of each class.
+        Returns FeatureSpace: the same with ``2**n_directions`` sub-clusters of each class.
         """
         if n_directions == 0:
             return self
@@ -111,10 +88,7 @@ class FeatureSpace:
     def at_shares(self, counts):
         """Move the cuts so that as large a share of the synthetic images lies on each side as of the real ones.
 
-        Parameters
-        ----------
-        counts : array of shape (n_parts,)
-            Released: real images of each sub-cluster; positive.
+        `counts` (n_parts,): released: real images of each sub-cluster; positive.
         """
         if self.cuts is None:
             return self
@@ -162,21 +136,7 @@ class FeatureSpace:
 def feature_space(generator, image_shape, rng, *, n_features, n_scales, progress=False):
     """Draw synthetic images and choose their features: principal components of the wavelet features.
 
-    Parameters
-    ----------
-    generator : LinearGenerator
-    image_shape : tuple
-    rng : numpy.random.Generator
-    n_features : int
-        Components that are kept, at most.
-    n_scales : {1, 2, 3}
-        Of the wavelets.
-    progress : bool, default=False
-        Whether to show a bar.
-
-    Returns
-    -------
-    FeatureSpace
+    `n_features`: components that are kept, at most. `n_scales`: of the wavelets. `progress`: whether to show a bar.
     """
     from sklearn.decomposition import PCA  # which loads linear models, of which fits of tables have none
 
@@ -217,28 +177,15 @@ def _radius(features, centers):
 def released_targets(space, centers, moments, noise_sd, mean_noise_sd, *, apart):
     """Compute what the features of synthetic images should be from the released moments of those of real ones.
 
-    Parameters
-    ----------
-    space : FeatureSpace
-    centers : array of shape (n_parts, k)
-        What ``moments`` are about.
-    moments : Moments
-        Released, of the features of real images less their center: count and sum of each sub-cluster; second moments of
-        each class, or of all classes together, shape (n_classes, k, k) or (1, k, k).
-    noise_sd : float
-        Standard deviation of the noise on a diagonal entry of ``moments.second``.
-    mean_noise_sd : float
-        Standard deviation of the noise on an entry of ``moments.sum``.
-    apart : bool
-        Whether the second moments are those of each class, as the noise does not hide what they differ by.
-
-    Returns
-    -------
-    means : array of shape (n_parts, k)
-        Mean features of each sub-cluster.
-    maps : array of shape (n_classes, k, k)
-        For each class the linear map of features about the center of their sub-cluster that gives them their released
-        covariance. It multiplies rows from the right.
+    `centers` (n_parts, k): what ``moments`` are about.
+    `moments`: released, of the features of real images less their center: count and sum of each sub-cluster; second
+        moments of each class, or of all classes together, shape (n_classes, k, k) or (1, k, k).
+    `noise_sd`: standard deviation of the noise on a diagonal entry of ``moments.second``.
+    `mean_noise_sd`: standard deviation of the noise on an entry of ``moments.sum``.
+    `apart`: whether the second moments are those of each class, as the noise does not hide what they differ by.
+    Returns `means` (n_parts, k): mean features of each sub-cluster; `maps` (n_classes, k, k): for each class the linear
+        map of features about the center of their sub-cluster that gives them their released covariance. It multiplies
+        rows from the right.
     """
     counts, k = np.maximum(moments.count, 1.0), centers.shape[1]
     shift = _shift(moments.sum, counts, mean_noise_sd, space.per_class)
@@ -322,24 +269,14 @@ class RefinedImages(LinearGenerator):
     The features of an image of class c and sub-cluster k should be ``means[k] + (features - centers[k]) @ maps[c]``.
     Each image moves towards them by gradient steps, separately.
 
-    Parameters
-    ----------
-    *args, **kwargs
-        Of a `LinearGenerator`.
-    image_shape : tuple
-    wavelets : dict
-        Arguments ``n_scales``, ``width`` and ``colour`` of `WaveletFeatures`.
-    moves : dict
-        ``n_steps``, the number of gradient steps of an image, and their ``rate``.
-    matrix : array of shape (n_features, k)
-        Reduces wavelet features.
-    centers, means : arrays of shape (n_parts, k)
-        Mean features of the images of the linear generator, and of the real images as released. Without cuts, a class
-        is one sub-cluster.
-    maps : array of shape (n_classes, k, k)
-        See `released_targets`.
-    cuts : ClassCuts, default=None
-        Sub-clusters of the classes in the space of the features; None: the classes are whole.
+    *args, `**kwargs`: of a `LinearGenerator`.
+    `wavelets`: arguments ``n_scales``, ``width`` and ``colour`` of `WaveletFeatures`.
+    `moves`: ``n_steps``, the number of gradient steps of an image, and their ``rate``.
+    `matrix` (n_features, k): reduces wavelet features.
+    `centers`, `means` (n_parts, k): mean features of the images of the linear generator, and of the real images as
+        released. Without cuts, a class is one sub-cluster.
+    `maps` (n_classes, k, k): see `released_targets`.
+    `cuts`: sub-clusters of the classes in the space of the features; None: the classes are whole.
     """
 
     progress = "auto"  # whether `sample` shows a bar; no file has it
@@ -363,19 +300,8 @@ class RefinedImages(LinearGenerator):
         the released ones. Some synthetic images are moved, and what their features lack of the moments of their targets
         is added to the targets. No private image has a part in this.
 
-        Parameters
-        ----------
-        unmoved : LinearGenerator
-            Of the images before they are moved.
-        rng : numpy.random.Generator
-        apart : bool
-            Whether each class has a separate map; else the common map is corrected for all of them.
-        progress : bool, default=False
-            Whether to show a bar.
-
-        Returns
-        -------
-        RefinedImages
+        `unmoved`: of the images before they are moved. `apart`: whether each class has a separate map; else the common
+        map is corrected for all of them. `progress`: whether to show a bar.
         """
         n_classes = len(self.mixture.weights) // self.per_class
         n_images = min(_TRIED, max(_TRIED * 784 // len(self.box.low), 500))

@@ -13,11 +13,8 @@ from .product_mixture import TableModel, block_of_level, block_softmax
 def refinement_inputs(table):
     """Features and released logits at every support point of a `TableModel`, for the network that refines it.
 
-    Returns
-    -------
-    features : float32 array of shape (n_classes, n_restarts * n_points, n_latent + n_restarts)
-        The point, and the restart that it belongs to.
-    logits : float32 array of shape (n_classes, n_restarts * n_points, n_columns_encoded)
+    Returns `features` (n_classes, n_restarts * n_points, n_latent + n_restarts): the point, and the restart that it
+    belongs to; `logits` (n_classes, n_restarts * n_points, n_columns_encoded).
     """
     found = [_inputs(table, k) for k in range(len(table.class_counts))]
     return tuple(np.stack(parts) for parts in zip(*found))
@@ -41,16 +38,12 @@ class RefinedTable(TableModel):
     """Released state: a `TableModel`, and a network whose output is added to the logits of its decoder.
 
     It is a mixture of products like the table model, so rows are drawn, scored and conditioned exactly.
-
-    Parameters
-    ----------
-    layers : list of (weight, bias)
-        Linear layers with ReLU between them, from features (see `refinement_inputs`) to changes of logits.
-    noise : (str, bool) or None, default=None
-        Source of the noise of the training, in words, and whether it was private; None once loaded from a file.
     """
 
+    # list of (weight, bias); linear layers with ReLU between them, from features (see `refinement_inputs`) to changes
+    # of logits
     layers: list
+    # source of the noise of the training, in words, and whether it was private; None once loaded from a file
     noise: tuple | None = None
 
     @classmethod

@@ -19,14 +19,8 @@ class RowsOfClasses:
     given them. Rows of a wanted class are the drawn rows that have this class. With classes in their released shares,
     the rows have the joint distribution, as the prior of the target's model follows these shares.
 
-    Parameters
-    ----------
-    target_model : TargetModel
-    codec : FrameCodec
-    draw : callable
-        Class codes, generator -> a frame of what the model sees.
-    weights : array of shape (n_classes,)
-        Of the classes under the table model.
+    `draw`: class codes, generator -> a frame of what the model sees. `weights` (n_classes,): of the classes under the
+    table model.
     """
 
     def __init__(self, target_model, codec, draw, weights):
@@ -38,10 +32,7 @@ class RowsOfClasses:
     def sample(self, class_codes, rng):
         """A frame of what the model sees, of rows of given classes.
 
-        Raises
-        ------
-        ValueError
-            A wanted class has almost no probability.
+        Raises ValueError: a wanted class has almost no probability.
         """
         own = np.flatnonzero(~self._covered[class_codes])
         frames, places = [self._draw(class_codes[own], rng)], [own]

@@ -28,32 +28,18 @@ _SMALLEST_SPREAD = 0.2
 
 @dataclass(frozen=True, eq=False)
 class ScoreModel(ProductMixture):
-    """Released state: a Gaussian a class in the space of the principal components of the scores.
+    """Released state: a Gaussian a class in the space of the principal components of the scores."""
 
-    Parameters
-    ----------
-    n_levels, class_counts
-        See `TableModel`.
-    scores : Scores
-        With edges such that the model has the released share of each ordered level.
-    mean : array of shape (n_scores,)
-    components : array of shape (n_latent, n_scores)
-        Of the weighted scores.
-    spread : array of shape (n_scores,)
-        Standard deviation of a score given the latent.
-    present : array of bool of shape (n_columns_encoded,)
-        Levels that may be drawn.
-    points : array of shape (n_classes, n_points, n_latent)
-        Support points, drawn from the Gaussian of each class; "particles" in a release file.
-    """
-
+    # n_levels, class_counts: see `TableModel`
     n_levels: np.ndarray
     class_counts: np.ndarray
-    scores: Scores
-    mean: np.ndarray
-    components: np.ndarray
-    spread: np.ndarray
-    present: np.ndarray
+    scores: Scores  # with edges such that the model has the released share of each ordered level
+    mean: np.ndarray  # (n_scores,)
+    components: np.ndarray  # (n_latent, n_scores); of the weighted scores
+    spread: np.ndarray  # (n_scores,); standard deviation of a score given the latent
+    present: np.ndarray  # bool (n_columns_encoded,); levels that may be drawn
+    # (n_classes, n_points, n_latent); support points, drawn from the Gaussian of each class; "particles" in a release
+    # file
     points: np.ndarray
 
     def encode(self, one_hot):
@@ -99,23 +85,12 @@ class ScoreModel(ProductMixture):
 def fit_scores(released, noise_sd, scores, rng, *, optional, n_components):
     """Fit the model to released moments of the scores: post-processing.
 
-    Parameters
-    ----------
-    released : Moments
-        With a leading axis of classes.
-    noise_sd : float
-        Noise multiplier times sensitivity: standard deviation of a diagonal second moment, in units of
+    `released`: with a leading axis of classes.
+    `noise_sd`: noise multiplier times sensitivity: standard deviation of a diagonal second moment, in units of
         ``l2_bound ** 2``.
-    scores : Scores
-    rng : numpy.random.Generator
-        Draws the support points.
-    optional : array of bool of shape (n_columns_encoded,)
-        Levels that the data need not have: absent where their released share is below three standard deviations.
-    n_components : int
-
-    Returns
-    -------
-    ScoreModel
+    `rng`: draws the support points.
+    `optional` (n_columns_encoded,): levels that the data need not have: absent where their released share is below
+        three standard deviations.
     """
     counts = np.where(released.count > 3 * noise_sd / CLASS_COUNT_WEIGHT, released.count, 0.0)
     if not counts.any():  # the noise hides every class: all of them stay

@@ -20,16 +20,10 @@ class ShiftedImages:
 
     Images of a `RefinedImages` are moved to their wavelet features after that.
 
-    Parameters
-    ----------
-    leading : LeadingDirections
-    layers : list of (weight, bias)
-        Linear layers with ReLU between them, from latents, and the one-hot Gaussian where `n_labels` says so, to what
-        is added to each pixel in [0, 1].
-    n_labels : int
-        Number of Gaussians, or 0 for images without classes.
-    noise : (str, bool) or None, default=None
-        Source of the noise of the training, in words, and whether it was private; None once loaded from a file.
+    `layers`: linear layers with ReLU between them, from latents, and the one-hot Gaussian where `n_labels` says so, to
+        what is added to each pixel in [0, 1].
+    `n_labels`: number of Gaussians, or 0 for images without classes.
+    `noise`: source of the noise of the training, in words, and whether it was private; None once loaded from a file.
     """
 
     def __init__(self, leading, layers, n_labels, noise=None):

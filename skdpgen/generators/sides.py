@@ -26,21 +26,12 @@ _SURE = 4.5
 def pairs_from_sides(released, noise_sd, contrasts, sides, counts, marginals):
     """Return released values and their noise with two-way tables; without, where no columns seem to be dependent.
 
-    Parameters
-    ----------
-    released, noise_sd : Residuals
-        With `sides`, without `pairs`.
-    contrasts : Contrasts
-    sides : array of int of shape (n_columns_encoded,)
-        See `ResidualPlan`.
-    counts, marginals : arrays of shape (n_classes,), (n_classes, n_columns_encoded)
-        Estimated rows of the classes, and their distributions over the levels.
-
-    Returns
-    -------
-    released, noise_sd : Residuals
-        `pairs` is None, or the estimated contrasts of the two-way tables; contrasts of which nothing is known have
-        infinite noise.
+    `released`, `noise_sd`: with `sides`, without `pairs`.
+    `sides` (n_columns_encoded,): see `ResidualPlan`.
+    `counts`, `marginals` (n_classes,), (n_classes, n_columns_encoded): estimated rows of the classes, and their
+        distributions over the levels.
+    Returns `released`, `noise_sd`: `pairs` is None, or the estimated contrasts of the two-way tables; contrasts of
+        which nothing is known have infinite noise.
     """
     sd = np.maximum(noise_sd.sides[0], 0.5)  # an exact sum is a whole number
     # distribution of each column over its levels, and its mean side, of all rows and of each class
@@ -72,20 +63,11 @@ def pairs_from_sides(released, noise_sd, contrasts, sides, counts, marginals):
 def _beyond_independence(products, sd, counts, means, measured):
     """Estimate the sums of the products of sides beyond those of independent columns, in `sd`; zero where noise is all.
 
-    Parameters
-    ----------
-    products : array of shape (n_classes, n_blocks, n_blocks)
-        Released.
-    sd : array of shape (n_blocks, n_blocks)
-        Standard deviations of their noise.
-    counts, means : arrays of shape (n_classes,), (n_classes, n_blocks)
-        Rows of each class, and the mean sides of its columns.
-    measured : bool array of shape (n_blocks, n_blocks)
-        Two columns both of which have rows on either side.
-
-    Returns
-    -------
-    array of shape (n_classes, n_blocks, n_blocks)
+    `products` (n_classes, n_blocks, n_blocks): released.
+    `sd` (n_blocks, n_blocks): standard deviations of their noise.
+    `counts`, `means` (n_classes,), (n_classes, n_blocks): rows of each class, and the mean sides of its columns.
+    `measured` (n_blocks, n_blocks): two columns both of which have rows on either side.
+    Returns an array of shape (n_classes, n_blocks, n_blocks).
     """
     total, seen = max(counts.sum(), 1.0), np.flatnonzero(counts > 0)
     independent = counts[:, None, None] * means[:, :, None] * means[:, None, :]
@@ -109,15 +91,10 @@ class _NormalLevels:
     The table of two such columns of correlation r, less that of independent ones, is ``sum_n r^n h_n g_n'``, where h_n
     and g_n are the integrals of the n-th normalised Hermite polynomial over the levels (Mehler's formula).
 
-    Attributes
-    ----------
-    profiles : array of shape (n_terms, n_contrasts)
-        Contrasts of these integrals.
-    products : array of shape (n_terms, n_blocks)
-        Their sums by sides.
-    size : array of shape (n_blocks,)
-        Squared norm of the first profile, for one unit of its sum by sides.
-    known : bool array of shape (n_contrasts,)
+    `profiles` (n_terms, n_contrasts): contrasts of these integrals.
+    `products` (n_terms, n_blocks): their sums by sides.
+    `size` (n_blocks,): squared norm of the first profile, for one unit of its sum by sides.
+    `known`: shape (n_contrasts,).
     """
 
     def __init__(self, contrasts, sides, shares, divided):

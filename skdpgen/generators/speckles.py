@@ -16,15 +16,8 @@ def without_speckles(images, image_shape):
     Edges, strokes and areas stay as they are: a pixel of them has a neighbour at least as bright and one at least as
     dark. On MNIST this changes one pixel in two hundred, by a fiftieth of the range on average.
 
-    Parameters
-    ----------
-    images : array of shape (n_images, height * width * channels)
-    image_shape : (height, width) or (height, width, channels)
-        At least two pixels high or wide.
-
-    Returns
-    -------
-    array of shape (n_images, height * width * channels)
+    `images`: shape (n_images, height * width * channels). `image_shape`: at least two pixels high or wide. Returns an
+    array of shape (n_images, height * width * channels).
     """
     height, width, _ = shape = (*image_shape, 1)[:3]
     pixels = images.reshape(-1, *shape)

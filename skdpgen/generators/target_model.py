@@ -40,27 +40,18 @@ def covered_classes(shares):
 # ---- cells of columns ----------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class ColumnCells:
-    """Cells of the columns, of some pairs and triples of columns, and the leaves of trees.
+    """Cells of the columns, of some pairs and triples of columns, and the leaves of trees."""
 
-    Parameters
-    ----------
-    edges : tuple of (array or None)
-        Of each column of numbers, between which its cells lie; None for categories.
-    levels : tuple of (array of int or None)
-        Of each column of categories, the cell of each level; None for numbers.
-    parts : tuple of (array of int)
-        Part of each cell of a column, `_PAIR_PARTS` of them.
-    pairs, triples : arrays of int of shape (n_pairs, 2), (n_triples, 3)
-        Columns whose parts make further cells. A triple has halves of columns.
-    trees : ObliviousTrees
-        Their leaves are the last cells. Models of earlier versions have none.
-    """
-
+    # of each column of numbers, an array between whose entries its cells lie; None for categories
     edges: tuple
+    # of each column of categories, an int array: the cell of each level; None for numbers
     levels: tuple
-    parts: tuple = ()
+    parts: tuple = ()  # of each column, an int array: part of each cell, `_PAIR_PARTS` of them
+    # pairs, triples: int (n_pairs, 2), (n_triples, 3); columns whose parts make further cells. A triple has halves of
+    # columns.
     pairs: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
     triples: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
+    # their leaves are the last cells. Models of earlier versions have none.
     trees: ObliviousTrees = field(default_factory=ObliviousTrees.none)
 
     @property
@@ -219,23 +210,12 @@ def _gains(one, other, residuals, variances):
 # ---- the model -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class TargetModel:
-    """Released state: probabilities of classes given the other columns.
+    """Released state: probabilities of classes given the other columns."""
 
-    Parameters
-    ----------
-    classes : array of int of shape (n_covered,)
-        Codes of the covered classes, sorted.
-    cells : ColumnCells
-    prior : array of shape (n_covered,)
-        Logits without any column.
-    weights : array of shape (cells.all_sizes.sum(), n_covered)
-        What each cell adds to the logits.
-    """
-
-    classes: np.ndarray
+    classes: np.ndarray  # int (n_covered,); codes of the covered classes, sorted
     cells: ColumnCells
-    prior: np.ndarray
-    weights: np.ndarray
+    prior: np.ndarray  # (n_covered,); logits without any column
+    weights: np.ndarray  # (cells.all_sizes.sum(), n_covered); what each cell adds to the logits
 
     def logits(self, codes):
         """Logits of rows from their cells, shape (n_rows, n_covered): each row's sum is in the order of the columns."""

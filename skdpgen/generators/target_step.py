@@ -53,12 +53,8 @@ _MOST_NOISE = 0.008
 def hides_target(counts, noise):
     """Whether the noise hides all classes but one, or the gradient: then there is no model of the target.
 
-    Parameters
-    ----------
-    counts : array of shape (n_classes,)
-        Released row counts.
-    noise : float
-        Standard deviation of the noise of the gradient over its clipping bound.
+    `counts` (n_classes,): released row counts. `noise`: standard deviation of the noise of the gradient over its
+    clipping bound.
     """
     covered = covered_classes(counts / max(counts.sum(), 1e-12))
     return len(covered) < 2 or hides_gradient(counts[covered].sum(), noise)
@@ -72,22 +68,11 @@ def hides_gradient(n_rows, noise):
 def ratio_of_classes(noise_multipliers, n_rows, neighboring):
     """Weight of the two-way tables of all classes, in which a model of the target tells the classes apart.
 
-    Parameters
-    ----------
-    noise_multipliers : mapping of str to float
-        Of each release of the fit, by label.
-    n_rows : float
-        Released, or assumed.
-    neighboring : str or UnitRelation
-
-    Returns
-    -------
-    float
-        The `ratio` of `ClassContrasts`; 1 where no model of the target follows.
+    `noise_multipliers`: of each release of the fit, by label. `n_rows`: released, or assumed. Returns the `ratio` of
+    `ClassContrasts`, 1 where no model of the target follows.
     """
-    if "target" not in noise_multipliers:
-        return 1.0
-    return 1.0 if hides_gradient(n_rows, gradient_noise(noise_multipliers["target"], neighboring)) else _RATIO
+    noise = noise_multipliers.get("target")
+    return 1.0 if noise is None or hides_gradient(n_rows, gradient_noise(noise, neighboring)) else _RATIO
 
 
 def gradient_noise(noise_multiplier, neighboring):
@@ -97,30 +82,21 @@ def gradient_noise(noise_multiplier, neighboring):
 
 @dataclass(frozen=True, eq=False)
 class TargetStep:
-    """A model fitted to synthetic rows, and the scale and bound of the private gradient: functions of releases alone.
+    """A model fitted to synthetic rows, and scale and bound of the private gradient: functions of releases alone."""
 
-    Parameters
-    ----------
-    model : TargetModel
-        Fitted to synthetic rows.
-    combinations : array of shape (model.cells.all_sizes.sum(), 2 * n_covered)
-        What each cell adds to the logits of the pairs and triples, and to those by which the trees differ from the
-        additive model. The first model has a part of the former, and the step may add of both.
-    scale : array of shape (n_cells_of_columns + 2 * n_covered, n_directions)
-        From the features of a row (its cells, and its combinations) to the directions of the release.
-    energy, hessian : arrays of shape (n_directions,)
-        Share of each direction in the mean square of the gradients, and the Hessian of the synthetic rows for a change
-        of the expected size.
-    bound : float
-        Norm to which the gradient of a row is clipped.
-    """
-
-    model: TargetModel
+    model: TargetModel  # fitted to synthetic rows
+    # (model.cells.all_sizes.sum(), 2 * n_covered); what each cell adds to the logits of the pairs and triples, and to
+    # those by which the trees differ from the additive model. The first model has a part of the former, and the step
+    # may add of both.
     combinations: np.ndarray
+    # (n_cells_of_columns + 2 * n_covered, n_directions); from the features of a row (its cells, and its combinations)
+    # to the directions of the release
     scale: np.ndarray
+    # energy, hessian: (n_directions,); share of each direction in the mean square of the gradients, and the Hessian of
+    # the synthetic rows for a change of the expected size
     energy: np.ndarray
     hessian: np.ndarray
-    bound: float
+    bound: float  # norm to which the gradient of a row is clipped
 
     def rows(self, values, class_codes):
         """Cells of rows and the place of their class, in one matrix, as `gradients` takes them: shape (n_rows, n + 1).
@@ -156,18 +132,8 @@ class TargetStep:
     def corrected(self, gradient, sd, row_count):
         """The model after a Newton step along a released gradient.
 
-        Parameters
-        ----------
-        gradient : array of shape (n_directions * n_covered,)
-            Noisy sum of the clipped gradients, in their units.
-        sd : float
-            Standard deviation of the noise on each entry.
-        row_count : float
-            Released number of rows.
-
-        Returns
-        -------
-        TargetModel
+        `gradient` (n_directions * n_covered,): noisy sum of the clipped gradients, in their units. `sd`: standard
+        deviation of the noise on each entry. `row_count`: released number of rows.
         """
         k = len(self.model.classes)
         gradient = gradient.reshape(-1, k) / row_count
@@ -186,22 +152,12 @@ class TargetStep:
 def initial_step(values, class_codes, covered, is_number, n_levels, noise):
     """Fit a model of the target to synthetic rows, and prepare the private step: post-processing.
 
-    Parameters
-    ----------
-    values : array of shape (n_rows, n_columns)
-        Of synthetic rows: numbers, NaN where missing, and levels of categories.
-    class_codes : array of int of shape (n_rows,)
-    covered : array of int
-        Codes of the covered classes. With one class, all gradients are 0.
-    is_number : array of bool of shape (n_columns,)
-    n_levels : array of int of shape (n_columns,)
-        Of the columns of categories.
-    noise : float
-        Standard deviation of the noise of the release over the clipping bound and the released number of rows.
-
-    Returns
-    -------
-    TargetStep
+    `values` (n_rows, n_columns): of synthetic rows: numbers, NaN where missing, and levels of categories.
+    `class_codes`: shape (n_rows,).
+    `covered`: codes of the covered classes. With one class, all gradients are 0.
+    `is_number`: shape (n_columns,).
+    `n_levels` (n_columns,): of the columns of categories.
+    `noise`: standard deviation of the noise of the release over the clipping bound and the released number of rows.
     """
     inside = np.isin(class_codes, covered)
     values, labels = values[inside], np.searchsorted(covered, class_codes[inside])

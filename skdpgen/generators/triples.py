@@ -19,21 +19,11 @@ _PRESENT = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Quarters:
-    """The levels of each block in four quarters of about equally many rows; adjacent levels are together.
+    """The levels of each block in four quarters of about equally many rows; adjacent levels are together."""
 
-    Parameters
-    ----------
-    columns : array of int of shape (n_columns,)
-        Blocks that have two halves at least.
-    of_level : list of arrays of int
-        Quarter, 0 to 3, of each level of each of these.
-    fine : array of bool of shape (n_columns,)
-        Whether a half of the column has two quarters.
-    """
-
-    columns: np.ndarray
-    of_level: list
-    fine: np.ndarray
+    columns: np.ndarray  # int (n_columns,); blocks that have two halves at least
+    of_level: list  # list of arrays of int; quarter, 0 to 3, of each level of each of these
+    fine: np.ndarray  # bool (n_columns,); whether a half of the column has two quarters
 
     def of_codes(self, codes):
         """Quarter of each column of rows of level codes, shape (n_samples, n_columns)."""
@@ -43,15 +33,7 @@ class Quarters:
 def quarters_of_levels(shares, n_levels):
     """Divide the levels of each block by their released shares.
 
-    Parameters
-    ----------
-    shares : array of shape (n_columns_encoded,)
-        Share of the rows at each level, blocks side by side.
-    n_levels : array of int of shape (n_blocks,)
-
-    Returns
-    -------
-    Quarters
+    `shares` (n_columns_encoded,): share of the rows at each level, blocks side by side. `n_levels`: shape (n_blocks,).
     """
     columns, of_level, fine = [], [], []
     for i, part in enumerate(np.split(np.asarray(shares, dtype=np.float64), np.cumsum(n_levels)[:-1])):
@@ -68,23 +50,13 @@ def quarters_of_levels(shares, n_levels):
 
 @dataclass(frozen=True, eq=False)
 class ReleasedTriples:
-    """Released sums of products of three contrasts, in each class.
+    """Released sums of products of three contrasts, in each class."""
 
-    Parameters
-    ----------
-    triples : array of int of shape (n_triples, 3)
-        Columns, among those of `contrasts`.
-    contrasts : array of shape (n_columns_encoded, n_columns, 3)
-        From the distribution over all levels to the mean contrasts of each column.
-    value : array of shape (n_classes, n_triples, 3, 3, 3)
-    precision : array of shape (n_triples, 3, 3, 3)
-        Inverse variance of the noise; 0 where quarters are not distinguished.
-    """
-
-    triples: np.ndarray
+    triples: np.ndarray  # int (n_triples, 3); columns, among those of `contrasts`
+    # (n_columns_encoded, n_columns, 3); from the distribution over all levels to the mean contrasts of each column
     contrasts: np.ndarray
-    value: np.ndarray
-    precision: np.ndarray
+    value: np.ndarray  # (n_classes, n_triples, 3, 3, 3)
+    precision: np.ndarray  # (n_triples, 3, 3, 3); inverse variance of the noise; 0 where quarters are not distinguished
 
     def expected(self, p, rows):
         """Sums over so many rows at equally likely points with these distributions, shape (n_triples, 3, 3, 3)."""
@@ -94,16 +66,8 @@ class ReleasedTriples:
     def missed_by(self, mixtures, counts):
         """The triples whose interactions a model misses by more than the noise; at most ten, those that it misses most.
 
-        Parameters
-        ----------
-        mixtures : list of arrays of shape (n_points, n_columns_encoded)
-            Distribution over the levels at each point, for each class.
-        counts : array of shape (n_classes,)
-            Rows of each class.
-
-        Returns
-        -------
-        ReleasedTriples
+        `mixtures`: for each class, an array (n_points, n_columns_encoded): distribution over the levels at each point.
+        `counts` (n_classes,): rows of each class.
         """
         missed = self.value - np.stack([self.expected(p, n) for p, n in zip(mixtures, counts)])
         square = (missed**2 * self.precision).sum(axis=(0, 2, 3, 4))
@@ -145,17 +109,8 @@ class ReleasedTriples:
 def released_triples(value, sd, quarters, n_levels):
     """Join released sums with what is public of them.
 
-    Parameters
-    ----------
-    value : array of shape (n_classes, n_triples, 3, 3, 3)
-    sd : array of shape (n_triples, 3, 3, 3)
-        Of the noise.
-    quarters : Quarters
-    n_levels : array of int of shape (n_blocks,)
-
-    Returns
-    -------
-    ReleasedTriples
+    `value`: shape (n_classes, n_triples, 3, 3, 3). `sd` (n_triples, 3, 3, 3): of the noise. `n_levels`: shape
+    (n_blocks,).
     """
     starts = np.concatenate([[0], np.cumsum(n_levels)])
     contrasts = np.zeros((starts[-1], len(quarters.columns), CONTRASTS.shape[1]))

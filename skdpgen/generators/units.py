@@ -30,29 +30,18 @@ _MOST_ENTRIES = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class UnitModel:
-    """Released state of synthetic units.
+    """Released state of synthetic units."""
 
-    Parameters
-    ----------
-    name : column name
-        Of the identifiers, in a sample.
-    columns : tuple of column names
-        That are constant within a synthetic unit; those that constraints construct are constructed from one another.
-    max_rows : int
-        Most rows of a unit.
-    latent : TableModel
-        Of units: one block for each of `columns` that the model of rows sees, then that of the number of rows.
-    shared : tuple of column names, default=()
-        In which the rows of a unit are more alike than those of two units.
-    copied : tuple of float, default=()
-        Of each of them, the probability that a row has the level of the hidden row of its unit; see `RowsOfUnits`.
-    """
-
-    name: object
+    name: object  # column name; of the identifiers, in a sample
+    # column names; that are constant within a synthetic unit; those that constraints construct are constructed from one
+    # another
     columns: tuple
-    max_rows: int
+    max_rows: int  # most rows of a unit
+    # of units: one block for each of `columns` that the model of rows sees, then that of the number of rows
     latent: TableModel
-    shared: tuple = ()
+    shared: tuple = ()  # column names; in which the rows of a unit are more alike than those of two units
+    # of each of them, the probability that a row has the level of the hidden row of its unit; see
+    # `RowsOfUnits`
     copied: tuple = ()
 
     @property
@@ -119,19 +108,7 @@ class UnitModel:
 def fit_units(released, noise_sd, contrasts, codec, columns, rng):
     """Fit a model to the released tables of units: post-processing.
 
-    Parameters
-    ----------
-    released, noise_sd : Residuals
-        Tables in contrasts, and the standard deviation of the noise on each.
-    contrasts : Contrasts
-    codec : FrameCodec
-        Of the rows.
-    columns : tuple of column names
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    TableModel
+    `released`, `noise_sd`: tables in contrasts, and the standard deviation of the noise on each. `codec`: of the rows.
     """
     blocks = [codec.encoder.blocks_[i] for i in codec.places(columns)]
     n_sizes = contrasts.n_levels[-1]
@@ -164,24 +141,11 @@ def _without_hidden(released, noise_sd, contrasts, optional):
 def fit_shared(model, shared, alike, rng):
     """Let the rows of a synthetic unit be as alike as was released: post-processing.
 
-    Parameters
-    ----------
-    model : FrameModel
-        With `units`.
-    shared : tuple of column names
-    alike : array of shape (n_shared,)
-        Mean `likeness` of two rows of a unit.
-    rng : numpy.random.Generator
+    `model`: with `units`. `alike` (n_shared,): mean `likeness` of two rows of a unit.
 
-    Returns
-    -------
-    UnitModel
-
-    Notes
-    -----
     Two rows are equal in a column if both copy it, with probability p^2. Others are alike by chance, as much as pairs
-    drawn from the model show. That depends on what else is copied, so p is found in a few rounds: half a step in
-    each, because the columns would else overtake one another.
+    drawn from the model show. That depends on what else is copied, so p is found in a few rounds: half a step in each,
+    because the columns would else overtake one another.
     """
     units, both = replace(model.units, shared=shared, copied=(0.0,) * len(shared)), np.zeros(len(shared))
     for _ in range(_ROUNDS):
@@ -195,11 +159,8 @@ def fit_shared(model, shared, alike, rng):
 class _Points(ProductMixture):
     """Support points of all classes of a model of rows together: every column is a block, the targets too.
 
-    Attributes
-    ----------
-    p : array of shape (n_points, n_columns_encoded)
-        Probability of each level, in the order of ``codec.encoder.blocks_``.
-    weights : array of shape (n_points,)
+    `p` (n_points, n_columns_encoded): probability of each level, in the order of ``codec.encoder.blocks_``. `weights`:
+    shape (n_points,).
     """
 
     def __init__(self, model):
@@ -227,11 +188,8 @@ class _Points(ProductMixture):
     def given(self, at, codes):
         """Draw support points by the levels `codes` of the columns `at`.
 
-        Returns
-        -------
-        callable
-            Uniform numbers, shape (n_rows,), and the row of `codes` of each -> support points. A code of -1 is any
-            level.
+        Returns a function: uniform numbers, shape (n_rows,), and the row of `codes` of each -> support points. A code
+        of -1 is any level.
         """
         kinds, which = (
             np.unique(codes, axis=0, return_inverse=True) if len(at) else (codes[:1], np.zeros(len(codes), int))
@@ -271,24 +229,12 @@ class _Points(ProductMixture):
 class RowsOfUnits:
     """A model of the rows of some synthetic units, for `keep_constraints`: a component is a unit.
 
-    Parameters
-    ----------
-    codec : FrameCodec
-    points : _Points
-    at : list of int
-        Places of the columns of units.
-    codes : array of int of shape (n_units, n_columns)
-        Their levels.
-    values : DataFrame of n_units rows
-        Their values, which all rows of a unit have.
-    shared : list of int
-        Places of the columns in which rows of a unit are alike.
-    copied : array of shape (n_shared,)
-        Probability that a row copies one of these levels.
-    rng : numpy.random.Generator
+    `at`: places of the columns of units.
+    `codes` (n_units, n_columns): their levels.
+    `values`: their values, which all rows of a unit have.
+    `shared`: places of the columns in which rows of a unit are alike.
+    `copied` (n_shared,): probability that a row copies one of these levels.
 
-    Notes
-    -----
     Each unit has a hidden row, drawn from the model given its columns. A row copies the level of each shared column
     from it, or not, by independent draws, and has the other levels from the model given its columns and what was
     copied. So each row alone has the distribution of the model, however much is copied: the hidden row has it, and what
@@ -327,14 +273,8 @@ class RowsOfUnits:
 class UnitSampler:
     """Draws synthetic units and their rows.
 
-    Parameters
-    ----------
-    model : FrameModel
-        With `units`.
-    constraints : list
-        Of rows that are drawn again, for `keep_constraints`.
-    units : UnitModel, default=None
-        In place of that of the model.
+    `model`: with `units`. `constraints`: of rows that are drawn again, for `keep_constraints`. `units`: in place of
+    that of the model.
     """
 
     def __init__(self, model, constraints, units=None):
@@ -364,11 +304,7 @@ class UnitSampler:
     def pairs(self, n_units, rng):
         """Of two rows of units that have two: which shared levels both copy, and how alike they are.
 
-        Returns
-        -------
-        copied : bool array of shape (n_units, n_shared)
-        alike : array of shape (n_units, n_shared)
-            See `likeness`.
+        Returns `copied` (n_units, n_shared); `alike` (n_units, n_shared): see `likeness`.
         """
         codes, sizes = self._units.sample(4 * n_units, rng)
         codes = codes[sizes > 1][:n_units]
@@ -400,14 +336,7 @@ class UnitSampler:
 class _UnitsAsRows:
     """Units as rows of values, with their levels and numbers of rows in further columns, for `keep_constraints`.
 
-    Parameters
-    ----------
-    draw : callable
-        Number of units -> levels, numbers of rows, values.
-    n_columns : int
-        Of the values.
-    schema : Schema
-        Of the rows.
+    `draw`: number of units -> levels, numbers of rows, values. `n_columns`: of the values. `schema`: of the rows.
     """
 
     _MARK = "\0"  # no column of a table begins with it

@@ -214,25 +214,13 @@ class Contrasts:
         return left * (total[..., middle] - total[..., first]) - right * (total[..., end] - total[..., middle])
 
     def tables(self, residuals):
-        """The tables of residuals: each is the sum of the parts of its columns, so that all agree.
-
-        Returns
-        -------
-        OneHotMoments
-        """
+        """The tables of residuals: each is the sum of the parts of its columns, so that all agree."""
         return self._sum_of_parts(residuals, self.matrix, 1 / self.n_levels)
 
     def table_variances(self, noise_sd):
         """Variances of the noise on the entries of these tables.
 
-        Parameters
-        ----------
-        noise_sd : Residuals
-            Standard deviations of independent noise.
-
-        Returns
-        -------
-        OneHotMoments
+        `noise_sd`: standard deviations of independent noise.
         """
         variances = Residuals(*(None if part is None else np.square(part) for part in noise_sd))
         return self._sum_of_parts(variances, self.matrix.power(2), 1 / self.n_levels**2)

@@ -515,11 +515,7 @@ def weight_roots(unit_sizes, exact=True):
     The row s x, truncated to the lattice, is s times a row x' of the unit ball, as truncation shrinks every entry. So
     (s^2, s (s x'), (s x') (s x')^T) is s^2 times the contribution of x', and all its entries lie on the lattice.
 
-    Parameters
-    ----------
-    unit_sizes : array of int of shape (n_samples,)
-    exact : bool, default=True
-        Whether s is a multiple of 2^-18; else it is the root of 1/m.
+    `unit_sizes`: shape (n_samples,). `exact`: whether s is a multiple of 2^-18; else it is the root of 1/m.
     """
     unit_sizes = np.asarray(unit_sizes, dtype=np.int64)
     if not exact:

@@ -194,20 +194,16 @@ def bytes_of_plan(n_columns):
 class _Blocks:
     """The parts of each block, arrays over blocks of different sizes filled up with zeros.
 
-    Attributes
-    ----------
-    functions : list of (array of shape (n_levels, n_functions), array of int of shape (n_functions,))
-        For each block, its contrasts at each level, and its side where there are sides, and the part of each. The sides
-        are the last part, which is not `present`: it has no one-way table.
-    squares : array of shape (n_blocks, most levels, most parts)
-        Sum of the squared contrasts of each part at each level.
-    present : bool array of shape (n_blocks, most parts)
-    cells : array of shape (n_blocks, most resolutions)
-        Entries of the one-way table of each resolution, by its weight; the finest is the last.
-    even : array of shape (n_blocks, most resolutions)
-        Mean variance of an entry, of unit variance of the count.
-    spread : array of shape (n_blocks, most resolutions, most parts)
-        Mean variance of an entry, of unit variance of the contrasts of a part.
+    `functions`: for each block, two arrays: its contrasts at each level, and its side where there are sides, of shape
+        (n_levels, n_functions), and the part of each, of shape (n_functions,). The sides are the last part, which is
+        not `present`: it has no one-way table.
+    `squares` (n_blocks, most levels, most parts): sum of the squared contrasts of each part at each level.
+    `present`: shape (n_blocks, most parts).
+    `cells` (n_blocks, most resolutions): entries of the one-way table of each resolution, by its weight; the finest is
+        the last.
+    `even` (n_blocks, most resolutions): mean variance of an entry, of unit variance of the count.
+    `spread` (n_blocks, most resolutions, most parts): mean variance of an entry, of unit variance of the contrasts of a
+        part.
     """
 
     def __init__(self, contrasts, sides=None):

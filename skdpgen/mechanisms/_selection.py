@@ -171,26 +171,14 @@ def outermost_bins(noisy_counts, sd, n_columns=1):
 def denoise(noisy, measure, noise_sd):
     """Estimate the counts behind a noisy histogram as a mixture of piecewise constant densities.
 
-    Parameters
-    ----------
-    noisy : array of shape (n_cells,)
-        Counts with Gaussian noise.
-    measure : array of shape (n_cells,)
-        Width of each cell.
-    noise_sd : float
-        Standard deviation of the noise; 0 returns the counts.
+    `noisy` (n_cells,): counts with Gaussian noise. `measure` (n_cells,): width of each cell. `noise_sd`: standard
+    deviation of the noise; 0 returns the counts. Returns an array of shape (n_cells,).
 
-    Returns
-    -------
-    array of shape (n_cells,), non-negative
-
-    Notes
-    -----
-    Every way to cut the cells into runs that are empty or of constant density is weighted by its likelihood, a
-    factor n_cells^-1/2 for each run and a further n_cells^-1/4 for each run that is not empty, and the estimates
-    are averaged (exponential weights; the sum over all partitions is a forward and a backward recursion). A spike
-    needs two cuts, so it survives where it is significant, and empty stretches are pooled to almost nothing.
-    Both ends are cut off at the outermost cells that are more likely occupied than empty.
+    Every way to cut the cells into runs that are empty or of constant density is weighted by its likelihood, a factor
+    n_cells^-1/2 for each run and a further n_cells^-1/4 for each run that is not empty, and the estimates are averaged
+    (exponential weights; the sum over all partitions is a forward and a backward recursion). A spike needs two cuts, so
+    it survives where it is significant, and empty stretches are pooled to almost nothing. Both ends are cut off at the
+    outermost cells that are more likely occupied than empty.
     """
     noisy, measure = np.asarray(noisy, dtype=np.float64), np.asarray(measure, dtype=np.float64)
     n = len(noisy)
@@ -249,21 +237,11 @@ def occupied_cells(noisy, measure, noise_sd, n_columns=1, caution=_CAUTION):
 def unevenness(noisy, measure, noise_sd, n_cells):
     """Return the log odds that several densities explain the counts of some cells, and not one density.
 
-    Parameters
-    ----------
-    noisy : array of shape (n_part,)
-        Counts of adjacent cells, with noise.
-    measure : array of shape (n_part,)
-        Width of each cell.
-    noise_sd : float
-        Standard deviation of the noise; above 0.
-    n_cells : int
-        Cells of the whole histogram, on which the penalties of `denoise` depend.
-
-    Returns
-    -------
-    float
-        Log likelihood of the mixture of `denoise`, with weights that sum to 1, less that of one density.
+    `noisy` (n_part,): counts of adjacent cells, with noise.
+    `measure` (n_part,): width of each cell.
+    `noise_sd`: standard deviation of the noise; above 0.
+    `n_cells`: cells of the whole histogram, on which the penalties of `denoise` depend.
+    Returns: log likelihood of the mixture of `denoise`, with weights that sum to 1, less that of one density.
     """
     n = len(noisy)
     fit = _scores(_gains(noisy, measure, noise_sd, n_cells)[1], n, n_cells)
@@ -314,20 +292,10 @@ def with_hidden_signs(cells, noisy, noise_sd, signs, signs_sd, n_columns=1):
     may stand out. How far the tail reaches is then unknown: the range is taken to be as wide as on the first side.
     Bounds that are too wide clip nothing.
 
-    Parameters
-    ----------
-    cells : (int, int) or None
-        Range that `octave_ranges` found.
-    noisy : array of shape (n_cells,)
-        Counts of `octave_cells`, with noise of standard deviation `noise_sd`.
-    signs : array of shape (2,)
-        Numbers of negative and of positive values, with noise of standard deviation `signs_sd`.
-    n_columns : int, default=1
-        Columns that share the probability of a sign too many, a hundredth.
-
-    Returns
-    -------
-    (int, int) or None
+    `cells`: range that `octave_ranges` found.
+    `noisy` (n_cells,): counts of `octave_cells`, with noise of standard deviation `noise_sd`.
+    `signs` (2,): numbers of negative and of positive values, with noise of standard deviation `signs_sd`.
+    `n_columns`: columns that share the probability of a sign too many, a hundredth.
     """
     if cells is None or noise_sd == 0:
         return cells

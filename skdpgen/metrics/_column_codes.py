@@ -27,19 +27,10 @@ def with_codes(estimator, codes):
 class ColumnCodes:
     """Encode frames of the same columns as numbers, by rules learned from one of them.
 
-    Numbers and dates stay as they are. Of categories the `MOST_LEVELS` commonest have a code each, all rarer ones
-    share one, and values that the frame lacks share another. What is missing is NaN.
+    Numbers and dates stay as they are. Of categories the `MOST_LEVELS` commonest have a code each, all rarer ones share
+    one, and values that the frame lacks share another. What is missing is NaN.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Rows to learn from.
-    schema : Schema, default=None
-        Says which columns are categories.
-
-    Attributes
-    ----------
-    categorical : array of bool of shape (n_columns,)
+    `frame`: rows to learn from. `schema`: says which columns are categories. `categorical`: shape (n_columns,).
     """
 
     def __init__(self, frame, schema=None):

@@ -98,11 +98,11 @@ def _sheet(images, labels, groups, n_across):
     return sheet
 
 
-def _tiles(images, blank, gap=1):
+def _tiles(images, blank):
     n_rows, n_across, height, width, *channels = images.shape
-    out = np.full((n_rows, height + gap, n_across, width + gap, *channels), blank)
+    out = np.full((n_rows, height + 1, n_across, width + 1, *channels), blank)
     out[:, :height, :, :width] = np.nan_to_num(images, nan=blank).swapaxes(1, 2)
-    return out.reshape(n_rows * (height + gap), n_across * (width + gap), *channels)[:-gap, :-gap]
+    return out.reshape(n_rows * (height + 1), n_across * (width + 1), *channels)[:-1, :-1]
 
 
 class LatentSpaceDisplay:

@@ -35,9 +35,7 @@ def one_axes(display, ax, size=(6.4, 4.8)):
 def axes_grid(display, ax, n_rows, n_columns, panel=(3.0, 2.6)):
     """Set `figure_` and `axes_` of a display: a grid of axes in a new figure, or in the place of the axes given.
 
-    Returns
-    -------
-    array of Axes of shape (n_rows, n_columns)
+    Returns an array of shape (n_rows, n_columns).
     """
     if ax is None:
         figure, axes = _pyplot(display).subplots(
@@ -73,14 +71,7 @@ def short(text, most=16):
 def draw_samples(estimator, X, y=None, *, n_samples=None, random_state=None):
     """Return real rows and rows sampled from a fitted estimator, in containers of one kind.
 
-    Parameters
-    ----------
-    estimator : fitted estimator with `sample`
-    X, y : real rows, as in `fit`
-    n_samples : int, default=None
-        None is the estimator's own number.
-    random_state : int, default=None
-        None advances the estimator's stream.
+    `n_samples`: None is the estimator's own number. `random_state`: None advances the estimator's stream.
     """
     options = {} if random_state is None else {"random_state": random_state}
     synthetic = estimator.sample(n_samples, **options) if n_samples is not None else estimator.sample(**options)
@@ -223,18 +214,8 @@ class MarginalsDisplay(SamplesDisplay):
 def count_marginal(real, synthetic, declared=None, n_bins=20, *, known=()):
     """Count the bars of one column.
 
-    Parameters
-    ----------
-    real, synthetic : Series
-    declared : object, default=None
-        Entry of a schema: says whether the column holds categories, and their order.
-    n_bins : int, default=20
-    known : collection of values, default=()
-        Categories of real rows that were not given here.
-
-    Returns
-    -------
-    Marginal
+    `declared`: entry of a schema: says whether the column holds categories, and their order. `known`: categories of
+    real rows that were not given here.
     """
     kind = column_kind(real, declared)
     missing = tuple(float(column.isna().mean()) for column in (real, synthetic))

@@ -20,18 +20,11 @@ MOST_LEVELS = 200
 def as_frame(rows, like=None):
     """Return rows as a DataFrame.
 
-    Parameters
-    ----------
-    rows : DataFrame, array-like of shape (n_samples, ...), or pair (X, y)
-        Arrays of more dimensions (images) are flattened to one row each. y becomes the last column.
-    like : DataFrame, default=None
-        Gives its column names to an array of as many columns.
-
-    Returns
-    -------
-    DataFrame
-        Columns x0, x1, ... for an array, "y" for labels without a name. Decimals, spans, periods and the like are plain
-        columns (see `plain_forms`).
+    `rows` (n_samples, ...), or pair (X, y): arrays of more dimensions (images) are flattened to one row each. y becomes
+        the last column.
+    `like`: gives its column names to an array of as many columns.
+    Returns: columns x0, x1, ... for an array, "y" for labels without a name. Decimals, spans, periods and the like are
+        plain columns (see `plain_forms`).
     """
     if isinstance(rows, tuple) and len(rows) == 2:
         X, y = rows
@@ -58,10 +51,7 @@ def as_frame(rows, like=None):
 def paired_frames(real, synthetic):
     """Return both as frames with the same columns in the same order.
 
-    Raises
-    ------
-    ValueError
-        The columns differ, or one has no rows.
+    Raises ValueError: the columns differ, or one has no rows.
     """
     real = as_frame(real)
     synthetic = as_frame(synthetic, like=None if isinstance(synthetic, pd.DataFrame) else real)
@@ -79,12 +69,7 @@ def paired_frames(real, synthetic):
 def column_kind(column, declared=None):
     """Return "number", "date" or "category": as declared, else by the dtype of the column, never by its values.
 
-    Parameters
-    ----------
-    column : Series
-        Real rows.
-    declared : object, default=None
-        Entry of a schema: with `bounds` a number or a date, with `categories` a category.
+    `column`: real rows. `declared`: entry of a schema: with `bounds` a number or a date, with `categories` a category.
     """
     date = pdt.is_datetime64_any_dtype(column)
     if getattr(declared, "bounds", None) is None and getattr(declared, "categories", None) is not None:
@@ -100,16 +85,8 @@ def column_kind(column, declared=None):
 def to_numbers(column, *, finite=False):
     """Return a column of numbers or dates as float64, NaN where missing; dates in nanoseconds.
 
-    Parameters
-    ----------
-    column : Series
-    finite : bool, default=False
-        Take infinities for missing: for what computes with the values.
-
-    Raises
-    ------
-    InvalidInputError
-        For text where numbers are expected; the message names the column and shows no value.
+    `finite`: take infinities for missing: for what computes with the values. Raises InvalidInputError for text where
+    numbers are expected; the message names the column and shows no value.
     """
     if pdt.is_datetime64_any_dtype(column):
         values = column.dt.tz_localize(None) if getattr(column.dt, "tz", None) is not None else column
@@ -127,18 +104,10 @@ def to_numbers(column, *, finite=False):
 def numeric_matrices(real, synthetic, schema=None):
     """Encode both frames as numbers, by rules learned from the real rows.
 
-    Numbers and dates are standardised, with missing ones at the mean and a column of flags; categories are one-hot,
-    the `MOST_LEVELS` commonest of the real rows, and one column for all others.
+    Numbers and dates are standardised, with missing ones at the mean and a column of flags; categories are one-hot, the
+    `MOST_LEVELS` commonest of the real rows, and one column for all others.
 
-    Parameters
-    ----------
-    real, synthetic : DataFrame
-        Of the same columns.
-    schema : Schema, default=None
-
-    Returns
-    -------
-    real, synthetic : arrays of shape (n_rows, n_encoded), float64
+    `real`, `synthetic`: of the same columns. Returns `real`, `synthetic` (n_rows, n_encoded).
     """
     parts = ([], [])
     for name in real.columns:
@@ -183,16 +152,7 @@ def text_of(value):
 def each_distinct(column, function, missing=None):
     """Apply a function of one value to a column, once for each distinct value.
 
-    Parameters
-    ----------
-    column : Series
-    function : callable
-    missing : object, default=None
-        What stands for a missing value.
-
-    Returns
-    -------
-    array of object of shape (n_rows,)
+    `missing`: what stands for a missing value. Returns an array of shape (n_rows,).
     """
     if pdt.is_object_dtype(column.dtype) and pdt.infer_dtype(column, skipna=True) != "string":
         known = column.notna().to_numpy()  # 1, 1.0 and True are equal, and need not be the same to the function
@@ -211,25 +171,15 @@ def _objects(values):
 # ---- cells ---------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class ColumnCells:
-    """Cell numbers of one column in both tables.
+    """Cell numbers of one column in both tables."""
 
-    Parameters
-    ----------
-    name : column name
-    kind : {"number", "date", "category"}
-    real, synthetic : int arrays of shape (n_rows,)
-    size : int
-        Number of cells; the last is that of missing values.
-    labels : tuple of str
-        One a cell, for pictures.
-    """
-
-    name: object
-    kind: str
+    name: object  # column name
+    kind: str  # "number" or "date" or "category"
+    # real, synthetic: int (n_rows,)
     real: np.ndarray
     synthetic: np.ndarray
-    size: int
-    labels: tuple = ()
+    size: int  # number of cells; the last is that of missing values
+    labels: tuple = ()  # tuple of str; one a cell, for pictures
 
     def shares(self):
         """Return the share of each cell in the real and in the synthetic rows, two arrays of shape (size,)."""
@@ -242,14 +192,7 @@ class ColumnCells:
 
 
 def declared_column(name, at, schema=None, bounds=None):
-    """Return what was declared of one column: an entry of the schema, or the bounds of an array's column.
-
-    Parameters
-    ----------
-    name, at : column name and position
-    schema : Schema or mapping, default=None
-    bounds : pair, or one pair a column, default=None
-    """
+    """Return what was declared of one column: an entry of the schema, or the bounds of an array's column."""
     if schema is not None:
         if bounds is not None:
             raise ValueError("give a schema or bounds, not both")
@@ -280,13 +223,8 @@ def table_cells(real, synthetic, schema=None, *, bounds=None, n_bins=10):
 def column_cells(real, synthetic, declared=None, n_bins=10):
     """Return the cells of one column.
 
-    Parameters
-    ----------
-    real, synthetic : Series
-    declared : object, default=None
-        With `bounds` or `categories`; without, the range or the values of `real` are taken, which is not public.
-    n_bins : int, default=10
-        Equal bins of numbers and dates over the bounds; values outside count in the outer bins.
+    `declared`: with `bounds` or `categories`; without, the range or the values of `real` are taken, which is not
+    public. `n_bins`: equal bins of numbers and dates over the bounds; values outside count in the outer bins.
     """
     if n_bins < 1:
         raise ValueError(f"n_bins must be at least 1; got {n_bins}")

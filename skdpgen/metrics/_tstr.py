@@ -394,13 +394,7 @@ def _score_with(scoring):
 def encoded_for(estimator, frame, shared=None):
     """Return a clone of an estimator, and the function that encodes frames for it, learned from training rows.
 
-    Parameters
-    ----------
-    estimator : classifier or regressor
-    frame : DataFrame
-        Training rows.
-    shared : dict, default=None
-        Keeps both encodings, and the frames that they encoded, for further estimators.
+    `frame`: training rows. `shared`: keeps both encodings, and the frames that they encoded, for further estimators.
     """
     shared, coded = {} if shared is None else shared, takes_codes(estimator)
     if coded not in shared:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import partial
 from inspect import signature
 from numbers import Integral, Real
@@ -22,9 +21,9 @@ from ..data.labels import class_labels, declared_codes, label_codes, learn_class
 from ..data.rows_per_unit import max_rows_phases, row_count_phases
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..data.units import read_groups, take_groups
-from ..exceptions import InvalidInputError, UtilityWarning
+from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, total, unpack_moments
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.validation import (
     MOST_UNITS,
     Interval,
@@ -487,11 +486,9 @@ def _warn_of_noise(released, noise, min_count, radius):
     # norm of the symmetric noise on a matrix of moments
     hidden = variance < noise / count * radius**2 * (2 * mean.shape[1]) ** 0.5
     if 2 * hidden.sum() > len(hidden):
-        warnings.warn(
+        warn_user(
             f"the noise on the covariances is as large as they are in {hidden.sum()} of {len(hidden)} Gaussians: "
-            "raise epsilon, fit more rows, reduce the columns (by DPPCA before it), or declare tighter bounds=",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            "raise epsilon, fit more rows, reduce the columns (by DPPCA before it), or declare tighter bounds="
         )
 
 
@@ -503,9 +500,7 @@ def _warn_if_unsettled(steps, radius):
     moved = np.linalg.norm(after.means - before.means, axis=1)
     # both means carry noise; the mean of a component with fewer rows than that is noise alone
     if (moved > 3 * 2**0.5 * np.minimum(noise, radius) + _SETTLED * radius).any():
-        warnings.warn(
+        warn_user(
             f"the last of {len(steps)} iterations of EM still moved a mean by {moved.max() / radius:.2g} of the norm "
-            "bound: raise n_iter or epsilon, or declare means_init",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            "bound: raise n_iter or epsilon, or declare means_init"
         )

@@ -22,21 +22,8 @@ class HeldOut(NamedTuple):
 class SearchRows:
     """The rows of a search, without the column of identifiers.
 
-    Parameters
-    ----------
-    estimator : PrivateEstimator
-        Whose parameters name the column.
-    X, y, groups
-        Arguments of `fit`.
-    unit : BoundedUnit or None
-        None: a row is the unit.
-
-    Attributes
-    ----------
-    X, y
-    groups : array-like or None
-        Identifiers, where a row is not the unit.
-    n_units : int
+    `estimator`: whose parameters name the column. `X`, `y`, `groups`: arguments of `fit`. `unit`: None where a row is
+    the unit. `groups`: identifiers, where a row is not the unit.
     """
 
     def __init__(self, estimator, X, y, groups, unit):

@@ -43,19 +43,11 @@ _OF_UNITS = ("unit", "max_rows_per_unit")
 def list_candidates(param_grid, n_candidates, random_state):
     """Return the candidates as a list of dicts.
 
-    Parameters
-    ----------
-    param_grid : dict or list of dict
-        Lists of values, or with `n_candidates` also distributions with ``rvs``.
-    n_candidates : int or None
-        Number of candidates to draw; None: every combination.
-    random_state : int, RandomState or None
-        Seed of the draw.
-
-    Raises
-    ------
-    ValueError
-        For an empty grid, fewer than two candidates, a refused parameter, or a distribution without `n_candidates`.
+    `param_grid`: lists of values, or with `n_candidates` also distributions with ``rvs``.
+    `n_candidates`: number of candidates to draw; None: every combination.
+    `random_state`: seed of the draw.
+    Raises ValueError for an empty grid, fewer than two candidates, a refused parameter, or a distribution without
+        `n_candidates`.
     """
     grids = [param_grid] if isinstance(param_grid, Mapping) else param_grid
     if not isinstance(grids, Sequence) or isinstance(grids, str) or not all(isinstance(g, Mapping) for g in grids):

@@ -53,22 +53,12 @@ def check_score_bounds(scoring, score_bounds):
 def bounded_score(terms, score_bounds, unit_sizes=None):
     """Sum (u_i, 1) over the records, u_i the term of a record clipped to its bounds and moved to [-1/2, 1/2].
 
-    Parameters
-    ----------
-    terms : array of shape (n_samples,)
-        NaN counts as the lower bound.
-    score_bounds : (float, float)
-    unit_sizes : int array of shape (n_samples,), default=None
-        Where units count 1, the number of rows m scored of the unit of each record, whose weight is then 1/m.
-
-    Returns
-    -------
-    BoundedSum
-        `value` of shape (2,), in steps of the lattice; weights (1, w). A record moves the weighted sum by at most
+    `terms` (n_samples,): NaN counts as the lower bound.
+    `unit_sizes` (n_samples,): where units count 1, the number of rows m scored of the unit of each record, whose weight
+        is then 1/m.
+    Returns: `value` of shape (2,), in steps of the lattice; weights (1, w). A record moves the weighted sum by at most
         sqrt(1/4 + w^2); replacing one by at most 1 (the count cancels); a thousandth more is for rounding.
 
-    Notes
-    -----
     Steps of u_i / m and of 1/m are rounded towards zero, as whole numbers. So the second is at most 1/m, the first at
     most half the second, and a record of weight 1/m adds no more than 1/m of what one of weight 1 may add.
     """
@@ -106,20 +96,8 @@ def held_terms(score, rows, labels, take, n_rows, low):
     records that it cannot score count as `low`. An error or a missing term would release something about a record
     without a charge.
 
-    Parameters
-    ----------
-    score : callable
-        (X, y) -> terms, as from `score_function`.
-    rows, labels
-        Private.
-    take : callable
-        (X, indices) -> the rows of X.
-    n_rows : int
-    low : float
-
-    Returns
-    -------
-    array of shape (n_rows,)
+    `score`: (X, y) -> terms, as from `score_function`. `rows`, `labels`: private. `take`: (X, indices) -> the rows of
+    X. Returns an array of shape (n_rows,).
     """
     terms, parts = np.full(n_rows, float(low)), [(0, n_rows)] if n_rows else []
     while parts:
@@ -140,17 +118,9 @@ def held_terms(score, rows, labels, take, n_rows, low):
 def score_function(scoring, estimator):
     """Return (X, y) -> one score for each record (higher is better), a function of it and of the released model.
 
-    Parameters
-    ----------
-    scoring : {"log_likelihood", "tstr_accuracy", "tstr_log_loss"} or callable
-        "tstr_...": score of a logistic regression trained once on rows that the model draws. A callable maps
-        (estimator, X, y) to an array of shape (n_samples,).
-    estimator : fitted estimator
-
-    Returns
-    -------
-    callable
-        From records (X, y) to an array of shape (n_samples,).
+    `scoring`: "tstr_...": score of a logistic regression trained once on rows that the model draws. A callable maps
+    (estimator, X, y) to an array of shape (n_samples,). Returns the function of records (X, y), with values of shape
+    (n_samples,).
     """
     if callable(scoring):
         return lambda X, y: np.asarray(scoring(estimator, X, y))

@@ -107,17 +107,8 @@ class ScaledParts(Callback):
 def check_checkpoint(path, plan):
     """Refuse a training that cannot be resumed, or whose file belongs to another training, before any step is used.
 
-    Parameters
-    ----------
-    path : str, Path or None
-        None: a training without a checkpoint.
-    plan : DPSGDPlan
-        A plan that was charged.
-
-    Returns
-    -------
-    CheckpointHeader or None
-        Header of the file, where the file exists.
+    `path`: None for a training without a checkpoint. `plan`: a plan that was charged. Returns the
+    header of the file, where the file exists.
     """
     use = plan._use
     if path is None:
@@ -152,18 +143,10 @@ def check_checkpoint(path, plan):
 class Checkpoint:
     """The checkpoint of one training: takes steps from the ledger in blocks, and writes the file after each block.
 
-    Parameters
-    ----------
-    net : DPNet
-        Initialised, with the plan and the path.
-    loads : bool
-        Whether the training continues from the file. Otherwise it begins, or this net has taken its steps.
-
-    Raises
-    ------
-    ValueError, RuntimeError, OSError
-        As `check_checkpoint`; for a file that does not fit the net, an optimiser whose state cannot be written, a path
-        that cannot be written to. No step has been used then.
+    `net`: initialised, with the plan and the path.
+    `loads`: whether the training continues from the file. Otherwise it begins, or this net has taken its steps.
+    Raises ValueError, RuntimeError, OSError: as `check_checkpoint`; for a file that does not fit the net, an optimiser
+        whose state cannot be written, a path that cannot be written to. No step has been used then.
     """
 
     def __init__(self, net, *, loads):
@@ -252,12 +235,8 @@ class FitBlocks:
 
     The averages of `ParameterAverage` are in the file too. Other callbacks start again.
 
-    Parameters
-    ----------
-    net : DPNet
-        Initialised, with the plan; its callbacks have begun.
-    file : object
-        Checkpoint of the fit. ``training`` is None or (tensors, numbers of the optimiser); ``write(plan, tensors,
+    `net`: initialised, with the plan; its callbacks have begun.
+    `file`: checkpoint of the fit. ``training`` is None or (tensors, numbers of the optimiser); ``write(plan, tensors,
         numbers, steps, noise)`` takes the next block of steps from the ledger, or ends the fit, and replaces the file.
     """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -39,54 +39,27 @@ _PARTNERS_OF_A_CLASS, _PARTNERS_WITHOUT = 4, 32
 
 @dataclass(frozen=True)
 class CriticTraining:
-    """How critics are trained: without noise, each on its own rows.
+    """How critics are trained: without noise, each on its own rows."""
 
-    Parameters
-    ----------
-    key : bytes
-        Key of the stream from which rows are drawn, 16 bytes.
-    sizes : tuple of int
-        Widths of the hidden layers.
-    learning_rate : float
-    penalty : float
-        Weight of the gradient penalty.
-    batch_size : int
-        Rows of a subset in one step, drawn with replacement.
-    steps : int
-        Of every critic before each release.
-    warm_start_steps : int
-        Of every critic before the first one.
-    loss : {"wasserstein", "logistic"}, default="wasserstein"
-        What a critic is: one whose slopes are held near 1, or a discriminator, a classifier of private against
-        generated rows, whose slopes are held near 0.
-    """
-
-    key: bytes = field(repr=False)
-    sizes: tuple
+    sizes: tuple  # tuple of int; widths of the hidden layers
     learning_rate: float
-    penalty: float
-    batch_size: int
-    steps: int
-    warm_start_steps: int
+    penalty: float  # weight of the gradient penalty
+    batch_size: int  # rows of a subset in one step, drawn with replacement
+    steps: int  # of every critic before each release
+    warm_start_steps: int  # of every critic before the first one
+    # "wasserstein" or "logistic"; what a critic is: one whose slopes are held near 1, or a discriminator, a classifier
+    # of private against generated rows, whose slopes are held near 0
     loss: str = "wasserstein"
 
 
 class Critics:
     """Critics with a gradient penalty, one a subset, trained together.
 
-    Parameters
-    ----------
-    rows : SubsetRows
-        Points of the private rows, without their labels, and the labels.
-    n_columns : int
-    label_scale : float
-        Of the one-hot class, which follows the columns of a point.
-    training : CriticTraining
-    seed : int
-        Of the initial parameters, which all critics have in common; public.
+    `rows`: points of the private rows, without their labels, and the labels.
+    `label_scale`: of the one-hot class, which follows the columns of a point.
+    `key`: of the stream from which rows are drawn, 16 bytes; private.
+    `seed`: of the initial parameters, which all critics have in common; public.
 
-    Notes
-    -----
     A record may change its own critic alone: there is no shared state but the public start, every array has a public
     shape, and every operation is of one entry of the critics' axis. What a critic draws is a function of a key, of its
     number and of the number of steps that all critics have taken. So its state is a function of its own rows, of
@@ -97,9 +70,9 @@ class Critics:
     not see the class.
     """
 
-    def __init__(self, rows, n_columns, label_scale, training, seed):
+    def __init__(self, rows, n_columns, label_scale, training, key, seed):
         self.rows, self.n_columns, self.label_scale, self.training = rows, n_columns, label_scale, training
-        self.stream, self.step_ = KeyedStream(training.key), 0
+        self.stream, self.step_ = KeyedStream(key), 0
         draws, k = torch.Generator().manual_seed(int(seed)), rows.n_subsets
         widths = [n_columns + rows.n_classes, *training.sizes, 1]
         self.weights_ = [
@@ -118,10 +91,7 @@ class Critics:
     def learn(self, partners):
         """One step of every critic, on rows of its own against generated rows.
 
-        Parameters
-        ----------
-        partners : tensor of shape (n_partners, n_columns + n_classes)
-            Generated points, in the order of `classes_of_partners`.
+        `partners` (n_partners, n_columns + n_classes): generated points, in the order of `classes_of_partners`.
         """
         for units, parameters, optimizer in self.parts_:
             with torch.enable_grad():
@@ -180,14 +150,7 @@ class Critics:
     def gradients(self, units, points):
         """Gradients of the scores of some critics by the columns of generated points; 0 where a subset is empty.
 
-        Parameters
-        ----------
-        units : int array
-        points : tensor of shape (n, n_columns + n_classes)
-
-        Returns
-        -------
-        tensor of shape (len(units), n, n_columns)
+        `points`: shape (n, n_columns + n_classes). Returns a tensor of shape (len(units), n, n_columns).
         """
         parameters = [p[torch.from_numpy(units)] for p in (*self.weights_, *self.offsets_)]
         found = self._slopes(parameters, points.expand(len(units), *points.shape))
@@ -210,22 +173,12 @@ def parts_of(units):
 def clipped_gradient_sum(critics, units, points, plan):
     """Sum over critics of their gradients at generated rows, each row's clipped to its part of the bound.
 
-    Parameters
-    ----------
-    critics : Critics
-    units : int array
-        The critics of the step.
-    points : tensor of shape (n_rows, n_columns + n_classes)
-        Generated: a function of what was released, and of public draws.
-    plan : SubsetPlan
-        Its `gradient_bound` is that of the gradients of one critic at all rows together.
-
-    Returns
-    -------
-    BoundedSum
-        Its value is a list of one tensor of shape (n_rows, n_columns). A record changes one critic: at every row its
-        gradient may turn from any vector of norm C to any other, where C is ``gradient_bound / sqrt(n_rows)``. All rows
-        together move by at most ``2 * gradient_bound``, and ``l2_bound`` is what the plan's noise multiplier is a
+    `units`: the critics of the step.
+    `points` (n_rows, n_columns + n_classes): generated: a function of what was released, and of public draws.
+    `plan`: its `gradient_bound` is that of the gradients of one critic at all rows together.
+    The value is a list of one tensor of shape (n_rows, n_columns). A record changes one critic: at every row
+        its gradient may turn from any vector of norm C to any other, where C is ``gradient_bound / sqrt(n_rows)``. All
+        rows together move by at most ``2 * gradient_bound``, and ``l2_bound`` is what the plan's noise multiplier is a
         multiple of.
     """
     n_rows = len(points)
@@ -260,38 +213,19 @@ def train_by_critics(
 ):  # fmt: skip
     """Train a generator with noise for all steps of a plan that was charged.
 
-    Parameters
-    ----------
-    generator : ConditionalGenerator
-        Changed in place; at the end it has the average of its parameters. With `basis` its outputs are coordinates of
-        the log-odds of rows (see `to_rows`).
-    make_critics : callable
-        `GeneratedRows` to `Critics`: all that is private here.
-    plan : SubsetPlan
-    rng : NoiseGenerator
-        Draws critics and noise.
-    class_ratio : array of shape (n_classes,)
-        Public or released: labels of generated rows follow it.
-    n_rows : int
-        Generated rows in a step at which gradients are released; public.
-    votes : object, default=None
-        With the methods of `ClippedGradients`, which None stands for: what is released of the gradients.
-    basis, gains, label_scale
-        As of `GeneratedRows`.
-    learning_rate, average : float
-        Of Adam, whose rate falls linearly; decay of the average of the parameters, which is released.
-    seed : int
-        Of latents and labels, which are public.
-    progress : bool
-    progress_text : str
+    `generator`: changed in place; at the end it has the average of its parameters. With `basis` its outputs are
+        coordinates of the log-odds of rows (see `to_rows`).
+    `make_critics`: `GeneratedRows` to `Critics`: all that is private here.
+    `rng`: draws critics and noise.
+    `class_ratio` (n_classes,): public or released: labels of generated rows follow it.
+    `n_rows`: generated rows in a step at which gradients are released; public.
+    `votes`: with the methods of `ClippedGradients`, which None stands for: what is released of the gradients.
+    `basis`, `gains`, `label_scale`: as of `GeneratedRows`.
+    `learning_rate`, `average`: of Adam, whose rate falls linearly; decay of the average of the parameters, which is
+        released.
+    `seed`: of latents and labels, which are public.
+    Returns: source of the noise in words, and whether it was private.
 
-    Returns
-    -------
-    str, bool
-        Source of the noise in words, and whether it was private.
-
-    Notes
-    -----
     All critics learn before every release, whichever of them it uses: what a critic has learned says nothing of how
     often it was drawn.
     """

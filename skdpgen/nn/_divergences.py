@@ -117,25 +117,12 @@ class _CrossSums(torch.autograd.Function):
 def _pair_sums(rows, size, squares, *, with_slope=True):
     """Sum of ``sum_s s / (s + gap**2)``, averaged over dimensions, over the pairs of each group, given by its rows.
 
-    Parameters
-    ----------
-    rows : tensor of shape (n_rows, n_latent)
-        Rows of one group are adjacent; those of the largest group come first.
-    size : tensor of shape (n_rows,), int64
-        Size of the row's group.
-    squares : sequence of float
-        Squared scales of the kernels.
-    with_slope : bool, default=True
-        Whether to compute the derivative; without, it is zero.
+    `rows` (n_rows, n_latent): rows of one group are adjacent; those of the largest group come first.
+    `size` (n_rows,): size of the row's group.
+    `squares`: squared scales of the kernels.
+    `with_slope`: whether to compute the derivative; without, it is zero.
+    Returns `value` (n_rows,): the sum over the rows of a group is the sum over its pairs; `slope`.
 
-    Returns
-    -------
-    value : tensor of shape (n_rows,)
-        The sum over the rows of a group is the sum over its pairs.
-    slope : tensor of the shape of `rows`
-
-    Notes
-    -----
     Row i of a group is paired with row i + d, cyclically, for d up to half of the size: each pair once. At step d, row
     i is also the partner of row i - d, so its part of the derivative is a lookup and no scatter.
     """
@@ -172,19 +159,11 @@ def _pair_sums(rows, size, squares, *, with_slope=True):
 def _cross_sums(rows, group, samples, squares, *, with_slope=True, with_opposite=True):
     """As `_pair_sums`, over the pairs of a row and a sample of its group, with the derivatives by both.
 
-    Parameters
-    ----------
-    rows : tensor of shape (n_rows, n_latent)
-    group : tensor of shape (n_rows,), int64
-    samples : tensor of shape (n_groups, n_samples, n_latent)
-    squares : sequence of float
-    with_slope, with_opposite : bool, default=True
-        Whether to compute the derivatives by rows and by samples; without, they are zero.
-
-    Returns
-    -------
-    value : tensor of shape (n_rows,)
-    slope, opposite : tensors of the shapes of `rows` and `samples`
+    `rows`: shape (n_rows, n_latent).
+    `group`: shape (n_rows,).
+    `samples`: shape (n_groups, n_samples, n_latent).
+    `with_slope`, `with_opposite`: whether to compute the derivatives by rows and by samples; without, they are zero.
+    Returns `value` (n_rows,); `slope`, `opposite`.
     """
     (n_rows, width), n = rows.shape, samples.shape[1]
     value, slope, opposite = rows.new_zeros(n_rows), torch.zeros_like(rows), torch.zeros_like(samples)
@@ -334,11 +313,7 @@ def check_value(value):
 def make_divergence(divergence, expected_group_size=1.0):
     """Return the divergence for a name or a function.
 
-    Parameters
-    ----------
-    divergence : {"mmd", "kl_prior"} or callable
-    expected_group_size : float, default=1.0
-        As in `KLFromPrior`.
+    `divergence`: "mmd" or "kl_prior". `expected_group_size`: as in `KLFromPrior`.
     """
     if divergence == "mmd":
         return CauchyMMD()
@@ -357,10 +332,8 @@ def make_divergence(divergence, expected_group_size=1.0):
 def check_divergence(divergence, n_latent):
     """Try a divergence on dummy latents, before a charge.
 
-    Raises
-    ------
-    ValueError
-        If it does not return one finite number that depends on the latents, for small groups and larger ones.
+    Raises ValueError if it does not return one finite number that depends on the latents, for small groups and larger
+    ones.
     """
     generator = torch.Generator().manual_seed(0)
     samples = torch.randn((1, 8, n_latent), generator=generator)

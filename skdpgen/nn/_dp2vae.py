@@ -90,14 +90,11 @@ class ReleasedDecoder(nn.Module):
     the logit of its mean comes out. The last layer of the network is set to zero, so that the training begins with the
     released Gaussian itself.
 
-    Parameters
-    ----------
-    network : Module
-        (latent, one-hot class) to one number a column.
-    location : tensor of shape (n_components, n_columns)
-    slopes : tensor of shape (n_components, n_latent, n_columns)
-    deviation : tensor of shape (n_components, n_columns)
-        As `LeadingDirections.columns` returns them. Labels are those of the components; with one alone there are none.
+    `network`: (latent, one-hot class) to one number a column.
+    `location`: shape (n_components, n_columns).
+    `slopes`: shape (n_components, n_latent, n_columns).
+    `deviation` (n_components, n_columns): as `LeadingDirections.columns` returns them. Labels are those of the
+        components; with one alone there are none.
     """
 
     def __init__(self, network, location, slopes, deviation):
@@ -174,18 +171,9 @@ class _PatchGrid:
 def in_patch_order(encoder, decoder, likelihood):
     """Return networks that take and give pixels patch by patch, which saves cutting and joining images at every step.
 
-    Parameters
-    ----------
-    encoder, decoder : Module
-    likelihood : Module
-        The order of the pixels may change under `BernoulliLikelihood` alone, which treats them one by one.
-
-    Returns
-    -------
-    encoder, decoder : Module
-        Copies with the same parameters.
-    order : int64 tensor of shape (n_pixels,) or None
-        Index of the pixels in that order. None: these networks have no such form and are returned unchanged.
+    `likelihood`: the order of the pixels may change under `BernoulliLikelihood` alone, which treats them one by one.
+    Returns `encoder`, `decoder`: copies with the same parameters; `order` (n_pixels,): index of the pixels in that
+        order. None: these networks have no such form and are returned unchanged.
     """
     network = decoder.network if isinstance(decoder, ReleasedDecoder) else decoder
     pairs = ((encoder, PatchEncoder), (network, PatchDecoder), (likelihood, BernoulliLikelihood))
@@ -244,14 +232,10 @@ class ConvDecoder(nn.Module):
 def make_encoder(architecture, n_features, n_classes, n_latent, *, image_shape=None, n_hidden=32, n_channels=8):
     """Return a network (row, one-hot label) -> means and log-variances of the latent, each `n_latent` numbers.
 
-    Parameters
-    ----------
-    architecture : {"patches", "mlp", "conv_28", "conv_faces"}
-    n_features, n_classes, n_latent : int
-    image_shape : tuple, default=None
-        Shape of a row that is an image; needed by all architectures except "mlp".
-    n_hidden, n_channels : int
-        Units of the hidden layer of "patches" and "mlp"; channels of the convolution of "patches".
+    `architecture`: "patches" or "mlp" or "conv_28" or "conv_faces".
+    `image_shape`: shape of a row that is an image; needed by all architectures except "mlp".
+    `n_hidden`, `n_channels`: units of the hidden layer of "patches" and "mlp"; channels of the convolution of
+        "patches".
     """
     if architecture == "mlp":
         return Conditional(mlp(n_features + n_classes, n_hidden, 2 * n_latent, layer=_Dense))
@@ -276,12 +260,7 @@ def spread_latents(encoder, n_features, n_classes, seed):
     All encoders of subsets begin as copies of this one, so that they agree on what a latent means, and a decoder can
     learn it from the first step. The scale is that of dummy rows, uniform in [0, 1]: it does not depend on the data.
 
-    Parameters
-    ----------
-    encoder : Module
-    n_features, n_classes : int
-    seed : int
-        Of the dummy rows.
+    `seed`: of the dummy rows.
     """
     rows = torch.rand(_DUMMY_ROWS, n_features, generator=torch.Generator().manual_seed(seed))
     means = encoder(rows, rows.new_zeros(len(rows), n_classes)).chunk(2, dim=-1)[0]
@@ -296,15 +275,8 @@ def spread_latents(encoder, n_features, n_classes, seed):
 def check_modules(encoder, decoder):
     """Refuse modules that mix the records of several subsets, or whose draws are not keyed by subset and step.
 
-    Parameters
-    ----------
-    encoder, decoder : Module
-        Templates: every subset gets a separate copy of the encoder.
-
-    Raises
-    ------
-    ValueError
-        For BatchNorm and other buffers that training changes, dropout, and parameters that both networks share.
+    `encoder`, `decoder`: templates: every subset gets a separate copy of the encoder. Raises ValueError for BatchNorm
+    and other buffers that training changes, dropout, and parameters that both networks share.
     """
     for role, module in (("encoder", encoder), ("decoder", decoder)):
         if not isinstance(module, nn.Module):

@@ -33,54 +33,29 @@ _BETAS, _TINY = (0.9, 0.999), 1e-8  # of Adam
 
 @dataclass(frozen=True)
 class EncoderTraining:
-    """How encoders are trained, in both stages.
+    """How encoders are trained, in both stages."""
 
-    Parameters
-    ----------
-    key : bytes
-        Key of the stream from which rows and latents are drawn, 16 bytes.
-    steps : int
-        Steps of stage 1.
-    batch_size : int
-        Rows of a subset in one step, drawn with replacement.
-    learning_rate : float
-        Of Adam; each encoder has a separate state.
-    gradient_bound : float
-        Norm to which an encoder's gradients are clipped.
-    refine_steps : int, default=1
-        Steps of one refreshment in stage 2.
-    device : str, default="cpu"
-        Torch device of the training, such as "cpu" or "cuda".
-    n_jobs : int, default=1
-        Processes of stage 1.
-    """
-
-    key: bytes = field(repr=False)
-    steps: int
-    batch_size: int
-    learning_rate: float
-    gradient_bound: float
-    refine_steps: int = 1
-    device: str = "cpu"
-    n_jobs: int = 1
+    key: bytes = field(repr=False)  # key of the stream from which rows and latents are drawn, 16 bytes
+    steps: int  # steps of stage 1
+    batch_size: int  # rows of a subset in one step, drawn with replacement
+    learning_rate: float  # of Adam; each encoder has a separate state
+    gradient_bound: float  # norm to which an encoder's gradients are clipped
+    refine_steps: int = 1  # steps of one refreshment in stage 2
+    device: str = "cpu"  # torch device of the training, such as "cpu" or "cuda"
+    n_jobs: int = 1  # processes of stage 1
 
 
 class SubsetRows:
     """The private rows of a fit, sorted by subset.
 
-    Parameters
-    ----------
-    x : float32 array of shape (n_rows, n_features)
-    codes : int array of shape (n_rows,)
-        Class of each row; 0 where there are no classes.
-    n_classes : int
-        Number of classes; 0 without classes.
-    subsets : int array of shape (n_rows,)
-    n_subsets : int
-        K. A subset without rows keeps its index.
-    units : int array of shape (n_rows,), default=None
-        Unit of each row, all of whose rows are in one subset, where each unit counts 1: a row is then drawn with a
-        probability of one over the rows of its unit. None: all rows of a subset are drawn with one probability.
+    `x`: shape (n_rows, n_features).
+    `codes` (n_rows,): class of each row; 0 where there are no classes.
+    `n_classes`: number of classes; 0 without classes.
+    `subsets`: shape (n_rows,).
+    `n_subsets`: k. A subset without rows keeps its index.
+    `units` (n_rows,): unit of each row, all of whose rows are in one subset, where each unit counts 1: a row is then
+        drawn with a probability of one over the rows of its unit. None: all rows of a subset are drawn with one
+        probability.
     """
 
     def __init__(self, x, codes, n_classes, subsets, n_subsets, *, units=None):
@@ -146,11 +121,7 @@ def _cumulative(units):
 class StackableNet:
     """A module as functions of its parameters: of one copy, or of a stack of copies.
 
-    Parameters
-    ----------
-    module : Module
-    device : str, default=None
-        Where it will be used; None: where it is.
+    `device`: where it will be used; None: where it is.
     """
 
     def __init__(self, module, device=None):
@@ -183,16 +154,8 @@ def sample_latent(output, normals):
 def _elbo_gradients(output, decode, x, normals, likelihood, parameters):
     """Gradients of minus the mean ELBO of a batch, found from gradients of its terms: no loss is formed.
 
-    Parameters
-    ----------
-    output : tensor of shape (..., batch, 2 n_latent)
-        What the encoder gives for `x`.
-    decode : callable
-        Latents to outputs of the decoder.
-    x : tensor of shape (..., batch, n_features)
-    normals : tensor of shape (..., batch, n_latent)
-    likelihood : module with ``gradient(output, x)``
-    parameters : list of tensors
+    `output` (..., batch, 2 n_latent): what the encoder gives for `x`. `decode`: latents to outputs of the decoder. `x`:
+    shape (..., batch, n_features). `normals`: shape (..., batch, n_latent).
     """
     latent, divergence = sample_latent(output, normals)
     decoded, size = decode(latent), x.shape[-2]
@@ -227,10 +190,7 @@ def default_chunk(encoder_size, decoder_size, device, max_bytes, batch_size, row
 
     `row_size` is the number of columns of a row, and of what its decoder computes besides.
 
-    Returns
-    -------
-    int, int
-        The choice, and the largest number that `max_bytes` hold.
+    Returns: the choice, and the largest number that `max_bytes` hold.
     """
     # parameters, gradients, Adam's two moments, a temporary; of rows: input, output, its gradient, hidden layers
     each = 20 * (encoder_size + decoder_size) + 24 * batch_size * row_size
@@ -253,21 +213,10 @@ def readable(n_bytes):
 def pretrain_encoders(encoder, decoder, rows, likelihood, training, *, chunk, progress=False):
     """Train one encoder for each subset, each with an auxiliary decoder that is discarded.
 
-    Parameters
-    ----------
-    encoder, decoder : Module
-        Their common initialisation: public, or a function of releases.
-    rows : SubsetRows
-    likelihood : module with ``gradient(output, x)``
-    training : EncoderTraining
-    chunk : int
-        Encoders at once; the result does not depend on it.
-    progress : bool, default=False
-
-    Returns
-    -------
-    list of tensor, each of shape (n_subsets, ...)
-        Parameters of the encoders, in the order of ``encoder.parameters()``. Private.
+    `encoder`, `decoder`: their common initialisation: public, or a function of releases.
+    `chunk`: encoders at once; the result does not depend on it.
+    Returns a tensor of shape (n_subsets, ...): parameters of the encoders, in the order of ``encoder.parameters()``.
+        Private.
     """
     bounds = [(start, min(start + chunk, rows.n_subsets)) for start in range(0, rows.n_subsets, chunk)]
     work = (delayed(_pretrain_chunk)(encoder, decoder, rows.part(*part), likelihood, part, training) for part in bounds)
@@ -319,16 +268,7 @@ class EncoderStack:
     The state of each encoder is a function of its subset, of releases, and of draws keyed by (subset, step). It does
     not depend on how often the subset was drawn, except under "on_query".
 
-    Parameters
-    ----------
-    encoder : Module
-    parameters : list of tensor
-        From `pretrain_encoders`.
-    rows : SubsetRows
-    likelihood : module with ``gradient(output, x)``
-    training : EncoderTraining
-    policy : str
-        ``encoder_update`` of the plan.
+    `parameters`: from `pretrain_encoders`. `policy`: ``encoder_update`` of the plan.
     """
 
     def __init__(self, encoder, parameters, rows, likelihood, training, *, policy):
@@ -345,12 +285,7 @@ class EncoderStack:
     def encode(self, units, step, decoder, weights):
         """Latents, labels and rows of a batch of the subsets `units`, by encoders refined as the policy says.
 
-        Parameters
-        ----------
-        units : int array
-        step : int
-        decoder, weights : StackableNet, list of tensor
-            The decoder with its released parameters.
+        `decoder`, `weights`: the decoder with its released parameters.
         """
         parameters = [p[units].to(self.device) for p in self.parameters]
         if self.policy == "stateless":  # refine a copy, which is discarded
@@ -416,24 +351,11 @@ class EncoderStack:
 def clipped_subset_sum(stack, decoder, weights, units, step, plan, *, chunk):
     """Sum of the clipped mean gradients of the decoder over subsets: one batched pass for each chunk.
 
-    Parameters
-    ----------
-    stack : EncoderStack
-    decoder : StackableNet
-    weights : list of tensor
-        Parameters of the decoder.
-    units : int array
-        The subsets drawn.
-    step : int
-    plan : SubsetPlan
-    chunk : int
-        Subsets at once.
-
-    Returns
-    -------
-    BoundedSum
-        Its value is a list of tensors shaped as `weights`. A record changes one of the terms, from any vector of norm
-        ``plan.clip_norm`` to any other, and ``l2_bound`` is what the plan's noise multiplier is a multiple of.
+    `weights`: parameters of the decoder.
+    `units`: the subsets drawn.
+    `chunk`: subsets at once.
+    The value is a list of tensors shaped as `weights`. A record changes one of the terms, from any vector of
+        norm ``plan.clip_norm`` to any other, and ``l2_bound`` is what the plan's noise multiplier is a multiple of.
     """
     total = [torch.zeros_like(w) for w in weights]
     for part in np.array_split(units, max(1, -(-len(units) // chunk))):
@@ -456,39 +378,18 @@ def train_decoder(
 ):  # fmt: skip
     """Train the decoder with noise for all steps of a plan that was charged.
 
-    Parameters
-    ----------
-    module : Module
-        The decoder, initialised by public values or releases. Changed in place.
-    stack : EncoderStack or None
-        None where no step is left.
-    plan : SubsetPlan
-    rng : NoiseGenerator
-        Draws subsets and noise.
-    learning_rate : float
-        Learning rate of Adam on the noisy gradient; it falls linearly to zero.
-    averaging : float
-        Decay of the exponential average of the parameters that is released; 0 releases the last parameters.
-    chunk : int
-        Subsets at once.
-    device : str
-    progress : bool, default=False
-    progress_text : str
-        Shown beside the progress bar.
-    checkpoint : FitCheckpoint or None
-        Takes the steps from the ledger in blocks, and writes the training between them.
-    initial : dict of str to Module
-        With a checkpoint: networks as they were before stage 1, which it holds too. Never an encoder of a subset.
-
-    Returns
-    -------
-    str, bool
-        Source of the noise in words, and whether it was private.
-
-    Raises
-    ------
-    RuntimeError
-        If the plan was not charged in this process, or a training has followed it already.
+    `module`: the decoder, initialised by public values or releases. Changed in place.
+    `stack`: None where no step is left.
+    `rng`: draws subsets and noise.
+    `learning_rate`: learning rate of Adam on the noisy gradient; it falls linearly to zero.
+    `averaging`: decay of the exponential average of the parameters that is released; 0 releases the last parameters.
+    `chunk`: subsets at once.
+    `progress_text`: shown beside the progress bar.
+    `checkpoint`: takes the steps from the ledger in blocks, and writes the training between them.
+    `initial`: with a checkpoint: networks as they were before stage 1, which it holds too. Never an encoder of a
+        subset.
+    Returns: source of the noise in words, and whether it was private.
+    Raises RuntimeError if the plan was not charged in this process, or a training has followed it already.
     """
     plan.claim(object())
     module.to(device)
@@ -612,17 +513,8 @@ def train_together(
 ):
     """Train encoder and decoder in place on synthetic rows: no charge, where the rows are a function of a release.
 
-    Parameters
-    ----------
-    encoder, decoder : Module
-    x : float32 array of shape (n_rows, n_features)
-    codes : int array of shape (n_rows,)
-    n_classes : int
-    likelihood : module with ``gradient(output, x)``
-    steps, learning_rate, batch_size
-        Of Adam, whose rate falls linearly to a tenth.
-    seed : int
-    device : str
+    `x`: shape (n_rows, n_features). `codes`: shape (n_rows,). `steps`, `learning_rate`, `batch_size`: of Adam, whose
+    rate falls linearly to a tenth.
     """
     generator = torch.Generator().manual_seed(seed)
     x, codes, eye = torch.from_numpy(x), torch.from_numpy(np.asarray(codes)), torch.eye(n_classes)
@@ -648,20 +540,12 @@ def train_on_pairs(
     A decoder learns which rows a latent gives, and an encoder learns the distribution of the latent given the row.
     Unlike in `train_together`, a decoder uses its latents from the first step, when the encoder has learned nothing.
 
-    Parameters
-    ----------
-    encoder : Module
-    decoders : sequence of Module
-    pairs : tuple of arrays
-        Rows, float32 of shape (n_rows, n_features); their latents, standard normal; their class codes.
-    n_classes, likelihood, steps, learning_rate, seed, batch_size, device
-        As in `train_together`; the rate falls to a twentieth.
-    progress : bool, default=False
+    `pairs`: rows, float32 of shape (n_rows, n_features); their latents, standard normal; their class codes.
+    `n_classes`, `likelihood`, `steps`, `learning_rate`, `seed`, `batch_size`, `device`: as in `train_together`; the
+        rate falls to a twentieth.
 
-    References
-    ----------
-    G. Hinton, P. Dayan, B. Frey, R. Neal, "The wake-sleep algorithm for unsupervised neural networks", Science 1995:
-    the sleep phase.
+    Reference: G. Hinton, P. Dayan, B. Frey, R. Neal, "The wake-sleep algorithm for unsupervised neural networks",
+    Science 1995: the sleep phase.
     """
     generator = torch.Generator().manual_seed(seed)
     x, latents, codes = (torch.from_numpy(np.asarray(part)).to(device) for part in pairs)

@@ -21,25 +21,16 @@ _SLOPE, ADAM_BETAS = 0.2, (0.5, 0.999)
 class DiscriminatorModule(nn.Module):
     """Network that tells private rows from generated ones; the loss of a private row is ``-log D(x)``.
 
-    Parameters
-    ----------
-    n_features : int
-        Columns of a row, without labels.
-    n_labels : int, default=0
-        Number of trailing one-hot label columns. The last layer has one output for each class, and the score of a row
-        is that of its class (a projection discriminator).
-    n_hidden : int or sequence of int, default=128
-        Widths of the hidden layers (leaky ReLU).
-    image_shape : tuple, default=None
-        Shape of a row that is an image. Images of 16 pixels and more on each side are first averaged over 2 x 2 pixels.
+    `n_features`: columns of a row, without labels.
+    `n_labels`: number of trailing one-hot label columns. The last layer has one output for each class, and the score of
+        a row is that of its class (a projection discriminator).
+    `n_hidden`: widths of the hidden layers (leaky ReLU).
+    `image_shape`: shape of a row that is an image. Images of 16 pixels and more on each side are first averaged over 2
+        x 2 pixels.
 
-    Notes
-    -----
     No layer mixes rows. Few parameters are better under DP-SGD: the norm of the noise grows with their number.
 
-    References
-    ----------
-    T. Miyato, M. Koyama, "cGANs with projection discriminator", ICLR 2018.
+    Reference: T. Miyato, M. Koyama, "cGANs with projection discriminator", ICLR 2018.
     """
 
     def __init__(self, n_features, n_labels=0, *, n_hidden=128, image_shape=None):
@@ -76,25 +67,15 @@ class GeneratorTraining(Callback):
     Each step of the net releases the noisy mean gradient of private rows. To it this callback adds the mean gradient of
     generated rows, and after every `n_critic` steps it takes one step of the generator against the discriminator.
 
-    Parameters
-    ----------
-    generator : ConditionalGenerator
-        Trained in place; at the end it has the average of its parameters.
-    class_ratio : array of shape (n_classes,)
-        Public or released shares of the classes, by which the labels of generated rows are drawn.
-    n_critic : int
-        Steps of the discriminator for each of the generator.
-    learning_rate : float
-        Of Adam for the generator.
-    n_rows : int
-        Number of generated rows in a step; public.
-    seed : int
-        Of latents and labels; public.
-    average : float, default=0.99
-        Decay of the exponential average of the generator's parameters.
+    `generator`: trained in place; at the end it has the average of its parameters.
+    `class_ratio` (n_classes,): public or released shares of the classes, by which the labels of generated rows are
+        drawn.
+    `n_critic`: steps of the discriminator for each of the generator.
+    `learning_rate`: of Adam for the generator.
+    `n_rows`: number of generated rows in a step; public.
+    `seed`: of latents and labels; public.
+    `average`: decay of the exponential average of the generator's parameters.
 
-    Notes
-    -----
     It reads parameters, which are functions of earlier releases, and its public seed, and no private row: callbacks of
     a `DPNet` get none. So neither the gradient of generated rows nor the generator needs noise. The gradients of
     generated rows are clipped one by one, as those of private rows are: without it the two sides of the loss would have

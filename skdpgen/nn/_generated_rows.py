@@ -22,20 +22,12 @@ class GeneratedRows:
 
     Arrays are moved from [0, 1] to [-1, 1]; one-hot levels of tables stay as they are.
 
-    Parameters
-    ----------
-    generator : ConditionalGenerator
-        With `basis` its outputs are coordinates of the log-odds of rows (see `to_rows`).
-    class_ratio : array of shape (n_classes,)
-        Public or released: labels of generated rows follow it.
-    draws : torch.Generator
-        Of latents and labels, which are public.
-    basis : array of shape (n_features, n_outputs), default=None
-        Public orthonormal basis of the coordinates.
-    gains : array of shape (n_outputs,) or float, default=1.0
-        Public factors of the generator's outputs.
-    label_scale : float, default=1.0
-        Of the one-hot class.
+    `generator`: with `basis` its outputs are coordinates of the log-odds of rows (see `to_rows`).
+    `class_ratio` (n_classes,): public or released: labels of generated rows follow it.
+    `draws`: of latents and labels, which are public.
+    `basis` (n_features, n_outputs): public orthonormal basis of the coordinates.
+    `gains` (n_outputs,) or float: public factors of the generator's outputs.
+    `label_scale`: of the one-hot class.
     """
 
     def __init__(self, generator, class_ratio, draws, *, basis=None, gains=1.0, label_scale=1.0):

@@ -93,23 +93,13 @@ class ConditionalGenerator(nn.Module):
     def forward(self, latent, classes=None, uniforms=None):
         """Return rows.
 
-        Parameters
-        ----------
-        latent : tensor of shape (batch, n_latent)
-            Standard normals.
-        classes : tensor of shape (batch, n_classes), default=None
-            One-hot.
-        uniforms : tensor of shape (batch, n_outputs), default=None
-            For a table: uniform numbers by which one level of each column is drawn, one-hot, with the gradient of the
-            relaxed draw. None: the probabilities of the levels.
+        `latent` (batch, n_latent): standard normals.
+        `classes` (batch, n_classes): One-hot.
+        `uniforms` (batch, n_outputs): for a table: uniform numbers by which one level of each column is drawn, one-hot,
+            with the gradient of the relaxed draw. None: the probabilities of the levels.
+        Returns a tensor of shape (batch, n_outputs).
 
-        Returns
-        -------
-        tensor of shape (batch, n_outputs)
-
-        References
-        ----------
-        E. Jang, S. Gu, B. Poole, "Categorical reparameterization with Gumbel-softmax", ICLR 2017.
+        Reference: E. Jang, S. Gu, B. Poole, "Categorical reparameterization with Gumbel-softmax", ICLR 2017.
         """
         logits = self.logits(latent, classes)
         if self.n_levels is None:
@@ -127,14 +117,7 @@ class ConditionalGenerator(nn.Module):
     def draw(self, n, shares, draws, device="cpu"):
         """Return generated rows with their one-hot labels.
 
-        Parameters
-        ----------
-        n : int
-        shares : float64 tensor of shape (n_classes,) or None
-            Of the classes; None draws none.
-        draws : torch.Generator
-            On the CPU: draws are the same on every device.
-        device : torch.device, default="cpu"
+        `shares` (n_classes,): of the classes; None draws none. `draws`: on the CPU: draws are the same on every device.
         """
         latent, uniforms = torch.randn(n, self.n_latent, generator=draws).to(device), None
         codes = None if shares is None else torch.multinomial(shares, n, replacement=True, generator=draws)
@@ -150,11 +133,7 @@ class ConditionalGenerator(nn.Module):
 class ParameterMeans:
     """Exponential averages of the parameters of a generator in training, which it has at the end.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-    decay : float in [0, 1)
-        Weight of earlier steps; smaller in the first steps, ``(1 + step) / (10 + step)``.
+    `decay`: weight of earlier steps; smaller in the first steps, ``(1 + step) / (10 + step)``.
     """
 
     def __init__(self, module, decay):

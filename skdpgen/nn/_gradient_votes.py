@@ -26,21 +26,13 @@ _MOST_ROUNDING = 0.5
 def bound_of_votes(square, noise_multiplier):
     """Most that the votes of one critic move their sum, rounded as `GradientNoise` does.
 
-    Parameters
-    ----------
-    square : int
-        Most that they move the exact sum, squared: a whole number, as votes are.
-    noise_multiplier : float
+    `square`: most that they move the exact sum, squared: a whole number, as votes are.
 
-    Notes
-    -----
     At most `square` entries change, as each changes by at least 1. Each is rounded to the lattice before and after. The
     lattice follows from the bound, so that it would be too wide for any bound where it is wider than a vote.
 
-    Raises
-    ------
-    InvalidInputError
-        The noise is so large that rounding to its lattice would move the sum by more than the votes do.
+    Raises InvalidInputError: the noise is so large that rounding to its lattice would move the sum by more than the
+    votes do.
     """
     rounding = _LATTICE * noise_multiplier * math.sqrt(square)
     if rounding > _MOST_ROUNDING:
@@ -77,22 +69,14 @@ class _Votes:
 class LargestSigns(_Votes):
     """Each critic votes with the signs of the largest entries of its gradient at each row (DataLens).
 
-    Parameters
-    ----------
-    n_largest : int
-        Entries whose signs are votes; the others are 0.
-    threshold : float, default=0.0
-        Share of the critics that the noisy sum of an entry must reach, up or down, for the generator to follow it. It
-        then follows its sign. 0: it follows the noisy sum itself.
-
-    Notes
-    -----
     A record changes one critic, and so, at each of m rows, a vector of `n_largest` signs into any other. The two are
-    farthest apart where they have the same entries with opposite signs: by ``2 * sqrt(n_largest)`` at a row, and by
-    ``2 * sqrt(n_largest * m)`` at all of them. With no entry in common it is only ``sqrt(2 * n_largest * m)``.
+    farthest apart where they have the same entries with opposite signs: by ``2 * sqrt(n_largest)`` at a row, and by ``2
+    * sqrt(n_largest * m)`` at all of them. With no entry in common it is only ``sqrt(2 * n_largest * m)``.
     """
 
-    n_largest: int
+    n_largest: int  # entries whose signs are votes; the others are 0
+    # share of the critics that the noisy sum of an entry must reach, up or down, for the generator to follow it. It
+    # then follows its sign. 0: it follows the noisy sum itself.
     threshold: float = 0.0
 
     def square(self, n_rows):
@@ -120,23 +104,13 @@ class LargestSigns(_Votes):
 class ProjectedVotes(_Votes):
     """Each critic votes, at each row and for each of a few public directions, for a bin of its gradient (G-PATE).
 
-    Parameters
-    ----------
-    n_projections : int
-        Random directions at each row; public, and drawn anew in each step.
-    n_bins : int
-        Of equal width, from ``-reach`` to `reach`; what is beyond is in the outermost.
-    reach : float
-        In units of the root of the mean square of the entries of a gradient.
-    vote : {"mean", "largest"}
-        Whether the generator follows the mean of the bins by their noisy counts, or the bin of the largest one.
-    threshold : float, default=0.0
-        Share of the critics that this largest count must reach, for the generator to follow it.
-    seed : int, default=0
-        Of the directions; public.
+    `n_projections`: random directions at each row; public, and drawn anew in each step.
+    `n_bins`: of equal width, from ``-reach`` to `reach`; what is beyond is in the outermost.
+    `reach`: in units of the root of the mean square of the entries of a gradient.
+    `vote`: whether the generator follows the mean of the bins by their noisy counts, or the bin of the largest one.
+    `threshold`: share of the critics that this largest count must reach, for the generator to follow it.
+    `seed`: of the directions; public.
 
-    Notes
-    -----
     A record changes one critic, and so one vote in each of ``n_projections * m`` histograms, for m rows. A vote that
     moves from one bin to another changes two counts by 1 each: by ``sqrt(2 * n_projections * m)`` in all. A critic of
     an empty subset does not vote: its first record moves less.

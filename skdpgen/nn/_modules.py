@@ -310,15 +310,9 @@ class PartitionedVAEModule(nn.Module):
 class CanaryModule(nn.Module):
     """Losses of an audit whose gradients are orthogonal: record k's lies along parameter k, at any parameters.
 
-    Parameters
-    ----------
-    n_canaries : int
-        Number of canaries, each with one parameter, so that none hides another.
-    reach : float
-        Norm of a gradient before it is clipped.
+    `n_canaries`: number of canaries, each with one parameter, so that none hides another. `reach`: norm of a gradient
+    before it is clipped.
 
-    Notes
-    -----
     Records are of shape (batch, 1), the number of a canary. A group's loss is the sum of its members' losses.
     """
 
@@ -336,13 +330,8 @@ class CanaryModule(nn.Module):
 class TurningModule(nn.Module):
     """Losses of an audit with one canary, which turns the gradient of its group round; of one parameter.
 
-    Parameters
-    ----------
-    reach : float
-        Size of a gradient before it is clipped.
+    `reach`: size of a gradient before it is clipped.
 
-    Notes
-    -----
     Records are of shape (batch, 1): 1 for the canary, 0 for the others, whose own gradients are zero. The gradient of a
     group is `reach` with the canary and ``-reach`` without it: as far apart as two clipped gradients can be.
     """
@@ -370,14 +359,8 @@ def fixed_normals(n_draws, shape, seed=0):
     consumed record by record would give a record other draws when another record joins before it, and a sum of scores
     would then move by far more than the term of one record.
 
-    Parameters
-    ----------
-    n_draws : int
-        Number of draws; where it is odd, the last pair is cut.
-    shape : tuple of int
-        Shape of the draws of one record.
-    seed : int, default=0
-        Public seed.
+    `n_draws`: number of draws; where it is odd, the last pair is cut. `shape`: shape of the draws of one record.
+    `seed`: public seed.
     """
     half = torch.randn(
         ((n_draws + 1) // 2, *shape), generator=torch.Generator().manual_seed(int(seed)), dtype=torch.float64

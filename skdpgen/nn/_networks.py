@@ -47,11 +47,7 @@ def layers_of_mlp(network):
 class ToImage(nn.Module):
     """Rows to images, (batch, channels, height, width), padded with zeros.
 
-    Parameters
-    ----------
-    image_shape : (height, width) or (height, width, channels)
-    multiple : int, default=8
-        Height and width are padded to multiples of it.
+    `multiple`: height and width are padded to multiples of it.
     """
 
     def __init__(self, image_shape, multiple=8):
@@ -88,9 +84,7 @@ def _padding(shape, multiple=8):
 def conv_encoder(image_shape, n_out, n_channels=32):
     """Return a network from rows of images to `n_out` numbers: channels f, 2f, 4f, then a dense layer.
 
-    References
-    ----------
-    Mathieu et al., ICML 2019, with GroupNorm in place of BatchNorm, which mixes records.
+    Reference: Mathieu et al., ICML 2019, with GroupNorm in place of BatchNorm, which mixes records.
     """
     f, (height, width) = n_channels, _padding((*image_shape, 1)[:3])[1]
     channels = (*image_shape, 1)[2]

@@ -55,12 +55,12 @@ def check_sizes(name, value):
     return [int(size) for size in sizes]
 
 
-def check_number(name, value, *, least=0.0, above=False):
-    """Return a finite number from `least` (with `above`: larger than it), as Python's float; ValueError else."""
-    kind = f"a finite number {'above' if above else 'of at least'} {least:g}"
+def check_number(name, value, *, above=False):
+    """Return a finite number from 0 (with `above`: larger than 0), as Python's float; ValueError else."""
+    kind = f"a finite number {'above' if above else 'of at least'} 0"
     if not isinstance(value, Real) or isinstance(value, bool) or not _is_finite(value):
         raise ValueError(f"{name} must be {kind}; got {value!r:.60}")
-    if value < least or (above and value == least):
+    if value < 0 or (above and value == 0):
         raise ValueError(f"{name} must be {kind}; got {value!r:.60}")
     return float(value)
 
@@ -87,13 +87,8 @@ def _is_finite(value):
 def check_net(net, known_criteria, known_loader):
     """Raise ValueError for a template whose parts are no parts of a net, or have parameters that they do not know.
 
-    Parameters
-    ----------
-    net : DPNet
-    known_criteria : tuple of Module classes
-        A criterion of another class has no meaning: modules give their losses.
-    known_loader : class
-        Of `iterator_train`.
+    `known_criteria`: a criterion of another class has no meaning: modules give their losses. `known_loader`: of
+    `iterator_train`.
     """
     for name, instead in _SET_BY_ESTIMATOR.items():
         given, default = getattr(net, name), _default_of(net, name)
@@ -136,12 +131,8 @@ def check_made(net, parameters, usual):
 def check_widths(least, *, rows=(), outputs=()):
     """Refuse networks of a user's own that take or give fewer numbers a row than there are at least.
 
-    Parameters
-    ----------
-    least : int
-        Of a table: the levels of all columns that are declared, and two for each column whose levels are learned.
-    rows, outputs : sequence of (str, Module or None)
-        Networks with their parameters: those that take rows, and those that give them.
+    `least`: of a table: the levels of all columns that are declared, and two for each column whose levels are learned.
+    `rows`, `outputs`: networks with their parameters: those that take rows, and those that give them.
     """
     of_rows = [(name, "take", _linear(module, 0), "in_features") for name, module in rows]
     of_outputs = [(name, "give", _linear(module, -1), "out_features") for name, module in outputs]
@@ -156,14 +147,9 @@ def check_widths(least, *, rows=(), outputs=()):
 def check_unknown_width(check, least, parameter, instead):
     """Refuse networks of a user's own with a fixed number of columns, for a table whose number the fit releases.
 
-    Parameters
-    ----------
-    check : callable
-        Of a number of columns: raises RuntimeError for a network that does not take or give so many.
-    least : int
-        Least number of columns of the table; the check is made for it, and for one more.
-    parameter, instead : str
-        That names the networks, and what to give in place of them.
+    `check`: of a number of columns: raises RuntimeError for a network that does not take or give so many.
+    `least`: least number of columns of the table; the check is made for it, and for one more.
+    `parameter`, `instead`: that names the networks, and what to give in place of them.
     """
     for width in (least, least + 1):
         try:

@@ -195,16 +195,8 @@ def sample_with_log_prob(prior, normals):
 def monte_carlo_kl(prior, z, mean, log_variance):
     """Return KL(q(z|x) || p) of each record, estimated from its samples: the mean of ``log q(z|x) - log p(z)``.
 
-    Parameters
-    ----------
-    prior : module
-    z : tensor of shape (batch, n, n_latent)
-        Samples of ``N(mean, exp(log_variance))``.
-    mean, log_variance : tensors of shape (batch, n_latent)
-
-    Returns
-    -------
-    tensor of shape (batch,)
+    `z` (batch, n, n_latent): samples of ``N(mean, exp(log_variance))``. `mean`, `log_variance`: shape (batch,
+    n_latent). Returns a tensor of shape (batch,).
     """
     return (log_q(z, mean, log_variance) - prior.log_prob(z)).mean(1)
 
@@ -216,12 +208,7 @@ def log_q(z, mean, log_variance):
 
 
 def check_prior(prior, n_latent):
-    """Refuse a prior whose samples or densities do not have the shapes of `n_latent` dimensions; uses no data.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a prior whose samples or densities do not have the shapes of `n_latent` dimensions; uses no data."""
     try:
         normals = torch.zeros(2, 3, 2, n_latent)
         samples = prior.sample(normals)

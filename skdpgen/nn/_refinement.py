@@ -75,17 +75,8 @@ class ImageRefinementModule(nn.Module):
 def image_elbos(layers, location, slopes, deviation, n_labels):
     """Return the function of rows to their ELBOs, by the same draws for all rows, of a network of given layers.
 
-    Parameters
-    ----------
-    layers : list of (weight, bias)
-        Arrays, of an `ImageRefinementModule`.
-    location, slopes, deviation, n_labels
-        Of that module.
-
-    Returns
-    -------
-    callable
-        Array of shape (n_rows, n_columns) to one of shape (n_rows,), float64.
+    `layers`: arrays, of an `ImageRefinementModule`. `location`, `slopes`, `deviation`, `n_labels`: of that module.
+    Returns: array of shape (n_rows, n_columns) to one of shape (n_rows,), float64.
     """
     n_hidden = [len(bias) for _, bias in layers[:-1]]
     module = ImageRefinementModule(location, slopes, deviation, n_labels=n_labels, n_hidden=n_hidden)

@@ -40,22 +40,14 @@ def transport_plan(cost, blur, log_weights, largest):
     two potentials in the log domain, while the regularisation falls from `largest` to `blur`. Batches of one call do
     not meet: the plan of each is a function of its own costs and weights, to the last bit.
 
-    Parameters
-    ----------
-    cost : tensor of shape (..., n, m)
-    blur : float
-    log_weights : tensor of shape (..., m)
-        Logarithms of the weights of the second batch, which sum to 1; minus infinity for places without a row.
-    largest : float
-        A bound of the costs; public, for the number of iterations follows from it.
+    `cost`: shape (..., n, m).
+    `log_weights` (..., m): logarithms of the weights of the second batch, which sum to 1; minus infinity for places
+        without a row.
+    `largest`: a bound of the costs; public, for the number of iterations follows from it.
+    Returns a tensor of shape (..., n, m).
 
-    Returns
-    -------
-    tensor of shape (..., n, m)
-
-    References
-    ----------
-    J. Feydy et al., "Interpolating between optimal transport and MMD using Sinkhorn divergences", AISTATS 2019.
+    Reference: J. Feydy et al., "Interpolating between optimal transport and MMD using Sinkhorn divergences", AISTATS
+    2019.
     """
     back, equal = cost.mT.contiguous(), cost.new_full(cost.shape[-2:-1], -math.log(cost.shape[-2]))
     first, second = cost.new_zeros(cost.shape[:-1]), cost.new_zeros(log_weights.shape)
@@ -96,16 +88,9 @@ def transport_gradient(x, y, log_weights, largest, *, blur, l1_weight=0.0):
 class SinkhornGradients:
     """Gradients of the Sinkhorn divergences between generated and private rows of a class, each as one vector.
 
-    Parameters
-    ----------
-    plan : WholeBatchPlan
-        Its `gradient_bound` C bounds the norm of the gradient over all generated rows of a release together.
-    largest : float
-        A public bound of the costs.
-    blur, l1_weight : float
+    `plan`: its `gradient_bound` C bounds the norm of the gradient over all generated rows of a release together.
+    `largest`: a public bound of the costs.
 
-    Notes
-    -----
     The number of generated rows is public, so the shape of a release is. The gradient has norm at most C whatever the
     private rows of the step are, none of them included. So any change of the private rows of a step moves it by at most
     2 C, and two opposite gradients attain that.
@@ -123,17 +108,12 @@ class SinkhornGradients:
     def __call__(self, generated, fresh, private, log_weights) -> list[BoundedSum]:
         """Return B times each clipped gradient, B = ``plan.expected_batch_size``: noise is added, and B divides.
 
-        Parameters
-        ----------
-        generated : tensor of shape (k, n, d)
-            Rows of k steps.
-        fresh : tensor of shape (k, n, d)
-            Other draws of the generator, which take off the bias of the entropy: public, as `generated` is.
-        private : tensor of shape (k, m, d)
-            Places for the private rows of each step.
-        log_weights : tensor of shape (k, m)
-            Logarithms of their weights; minus infinity for places without a row. The gradient of a step without rows is
-            zero.
+        `generated` (k, n, d): rows of k steps.
+        `fresh` (k, n, d): other draws of the generator, which take off the bias of the entropy: public, as `generated`
+            is.
+        `private` (k, m, d): places for the private rows of each step.
+        `log_weights` (k, m): logarithms of their weights; minus infinity for places without a row. The gradient of a
+            step without rows is zero.
         """
         batches, weights, some = _stacked(private, log_weights, fresh)
         moves = transport_gradient(generated[:, None], batches, weights, self.largest, **self.options)
@@ -170,40 +150,19 @@ def train_by_transport(
 ):  # fmt: skip
     """Train a generator with noise for all steps of a plan that was charged.
 
-    Parameters
-    ----------
-    generator : ConditionalGenerator
-        Changed in place; at the end it has the average of its parameters. With `basis` its outputs are coordinates of
-        the log-odds of rows (see `GeneratedRows`).
-    x : float32 array of shape (n_samples, n_features)
-        Private rows: in [0, 1], or one-hot levels.
-    labels : int array of shape (n_samples,)
-        Codes of their classes, negative for rows of no class; zeros without classes.
-    class_ratio : array of shape (n_classes,)
-        Public or released: classes of steps follow it.
-    plan : WholeBatchPlan
-    rng : NoiseGenerator
-        Draws batches and noise.
-    basis : array of shape (n_features, n_outputs), default=None
-        Public orthonormal basis: costs, gradients and noise are of coordinates in it.
-    gains : array of shape (n_outputs,) or float, default=1.0
-        Public factors of the generator's outputs.
-    units : int array of shape (n_samples,), default=None
-        Unit of each row, for a plan with `unit`: a unit is sampled with all its rows.
-    n_rows : int, default=10
-        Generated rows in a step; public.
-    at_once : int, default=40
-        Steps of the plan between two updates of the generator.
-    blur, l1_weight, learning_rate, average : float
-    seed : int
-        Of the latents and classes, which are public.
-    progress : bool
-    progress_text : str
-
-    Returns
-    -------
-    str, bool
-        Source of the noise in words, and whether it was private.
+    `generator`: changed in place; at the end it has the average of its parameters. With `basis` its outputs are
+        coordinates of the log-odds of rows (see `GeneratedRows`).
+    `x` (n_samples, n_features): private rows: in [0, 1], or one-hot levels.
+    `labels` (n_samples,): codes of their classes, negative for rows of no class; zeros without classes.
+    `class_ratio` (n_classes,): public or released: classes of steps follow it.
+    `rng`: draws batches and noise.
+    `basis` (n_features, n_outputs): public orthonormal basis: costs, gradients and noise are of coordinates in it.
+    `gains` (n_outputs,) or float: public factors of the generator's outputs.
+    `units` (n_samples,): unit of each row, for a plan with `unit`: a unit is sampled with all its rows.
+    `n_rows`: generated rows in a step; public.
+    `at_once`: steps of the plan between two updates of the generator.
+    `seed`: of the latents and classes, which are public.
+    Returns: source of the noise in words, and whether it was private.
     """
     plan.claim(object())
     draws = torch.Generator().manual_seed(int(seed))
@@ -255,23 +214,12 @@ def _largest_cost(generator, width, l1_weight):
 class PrivateRows:
     """Private rows as points, and the places in which those of a class stand in a step.
 
-    Parameters
-    ----------
-    generate : GeneratedRows
-        Encodes them.
-    x, labels : arrays
-        As in `train_by_transport`.
-    plan : WholeBatchPlan
-    n_rows : int
-        Generated rows of a step.
-
-    Attributes
-    ----------
-    width : int
-        Columns by which gradients are taken.
-    n_places : int
-        Of the rows of a step; a function of public or released numbers. Where a step has more rows, those at equal
-        distances in their order are used, a choice that depends on them alone.
+    `generate`: encodes them.
+    `x`, `labels`: as in `train_by_transport`.
+    `n_rows`: generated rows of a step.
+    `width`: columns by which gradients are taken.
+    `n_places`: of the rows of a step; a function of public or released numbers. Where a step has more rows, those at
+        equal distances in their order are used, a choice that depends on them alone.
     """
 
     def __init__(self, generate, x, labels, plan, n_rows):

@@ -28,17 +28,10 @@ _RANGE = (-1.0, 2.0)
 def rows_by_subset(subsets, n_subsets, most):
     """Return the rows of each subset, in the order of the rows, in a table of public shape.
 
-    Parameters
-    ----------
-    subsets : int array of shape (n_rows,)
-        Subset of each row; negative: in none.
-    n_subsets, most : int
-        Public, or released. Of a larger subset the first `most` rows are used.
-
-    Returns
-    -------
-    int64 array of shape (n_subsets, most)
-        Positions of rows; -1 where there is none. What a line holds follows from the rows of its subset alone.
+    `subsets` (n_rows,): subset of each row; negative: in none.
+    `n_subsets`, `most`: public, or released. Of a larger subset the first `most` rows are used.
+    Returns an array of shape (n_subsets, most): positions of rows; -1 where there is none. What a line holds follows
+        from the rows of its subset alone.
     """
     order = np.argsort(subsets, kind="stable")
     sizes = np.bincount(subsets[subsets >= 0], minlength=n_subsets)
@@ -53,21 +46,12 @@ def rows_by_subset(subsets, n_subsets, most):
 class Teachers:
     """Logistic regressions of private against generated rows, one a subset, trained together.
 
-    Parameters
-    ----------
-    x : float32 array of shape (n_rows, n_features)
-        Private.
-    labels : int array of shape (n_rows,)
-        Classes of the rows; a teacher has weights for all rows, and further ones for each class.
-    n_labels : int
-        Number of classes; 0 without.
-    table : int array of shape (n_teachers, most)
-        See `rows_by_subset`.
-    weights : array of shape (n_rows,), default=None
-        Weight of each row among those of its subset; None: all the same.
+    `x` (n_rows, n_features): private.
+    `labels` (n_rows,): classes of the rows; a teacher has weights for all rows, and further ones for each class.
+    `n_labels`: number of classes; 0 without.
+    `table` (n_teachers, most): see `rows_by_subset`.
+    `weights` (n_rows,): weight of each row among those of its subset; None: all the same.
 
-    Notes
-    -----
     A record may change the votes of its own teacher alone. So nothing that one teacher computes may depend on the
     subset of another, to the last bit: a vote is a threshold, and rounding could turn it. Every array therefore has a
     public or released shape, whatever the sizes of the subsets; every operation is of one entry of the teachers' axis
@@ -114,16 +98,9 @@ class Teachers:
     def vote(self, rows):
         """Say of each row whether it looks more private than the median of these rows.
 
-        Parameters
-        ----------
-        rows : tensor of shape (n, n_features + n_labels)
-            Generated.
-
-        Returns
-        -------
-        bool array of shape (n_teachers, n)
-            Every teacher says yes to at most half of the rows. Against a fixed threshold all of them would say no to
-            every row of a generator that is not yet good, and tell it nothing.
+        `rows` (n, n_features + n_labels): generated.
+        Returns an array of shape (n_teachers, n): every teacher says yes to at most half of the rows. Against a fixed
+            threshold all of them would say no to every row of a generator that is not yet good, and tell it nothing.
         """
         scores = self._scores(*self._split(rows)).T
         return (scores > scores.median(dim=1, keepdim=True).values).numpy()
@@ -142,26 +119,14 @@ class Teachers:
 def train_by_votes(generator, student, teachers, release, class_ratio, *, n_rows, rounds, seed):
     """Train a generator in rounds: teachers learn and vote, counts are released, student and generator learn of these.
 
-    Parameters
-    ----------
-    generator : ConditionalGenerator
-        Changed in place; at the end it has the average of its parameters.
-    student : DiscriminatorModule
-    teachers : Teachers
-        All that is private here.
-    release : callable
-        Votes, a bool array of shape (n_teachers, n_rows), to their noisy share, an array of shape (n_rows,).
-    class_ratio : array of shape (n_classes,)
-        Public or released: labels of generated rows follow it.
-    n_rows : int
-        Generated rows that are labelled in a round; public.
-    rounds : iterable
-        One entry a round.
-    seed : int
-        Of latents, labels and batches; public.
+    `generator`: changed in place; at the end it has the average of its parameters.
+    `teachers`: all that is private here.
+    `release`: votes, a bool array of shape (n_teachers, n_rows), to their noisy share, an array of shape (n_rows,).
+    `class_ratio` (n_classes,): public or released: labels of generated rows follow it.
+    `n_rows`: generated rows that are labelled in a round; public.
+    `rounds`: one entry a round.
+    `seed`: of latents, labels and batches; public.
 
-    Notes
-    -----
     Student and generator read released shares and public seeds: they are post-processing. The student's target is the
     share itself: whether it is a majority says less, at the same cost.
     """

@@ -73,12 +73,9 @@ class WaveletFeatures(nn.Module):
     def forward(self, rows, *, exact=False):
         """Features of rows of images with values in [0, 1], shape (n_samples, n_features).
 
-        Parameters
-        ----------
-        rows : tensor of shape (n_samples, height * width * channels)
-        exact : bool, default=False
-            Round what is convolved, so that no partial sum of the double precision module is rounded. The features of a
-            row are then one and the same function of it, wherever the row stands.
+        `rows`: shape (n_samples, height * width * channels).
+        `exact`: round what is convolved, so that no partial sum of the double precision module is rounded. The features
+            of a row are then one and the same function of it, wherever the row stands.
         """
         height, width, channels = self.shape
         images = (_round(rows) if exact else rows).reshape(-1, height, width, channels)
@@ -162,23 +159,12 @@ def move_to_features(rows, targets, matrix, image_shape, *, n_steps, rate, **wav
     Each image moves by itself, by the gradient of the squared distance of its features from their target (Adam, with a
     step size that falls to zero), and stays in the box.
 
-    Parameters
-    ----------
-    rows : float32 array of shape (n_samples, n_pixels)
-        Images with values in [0, 1].
-    targets : array of shape (n_samples, k)
-    matrix : array of shape (n_features, k)
-        Reduces features.
-    image_shape : (height, width) or (height, width, channels)
-    n_steps : int
-    rate : float
-        Of the first step; it falls to zero.
-    **wavelets
-        ``n_scales``, ``width`` and ``colour`` of `WaveletFeatures`.
-
-    Returns
-    -------
-    float32 array of shape (n_samples, n_pixels)
+    `rows` (n_samples, n_pixels): images with values in [0, 1].
+    `targets`: shape (n_samples, k).
+    `matrix` (n_features, k): reduces features.
+    `rate`: of the first step; it falls to zero.
+    **wavelets: ``n_scales``, ``width`` and ``colour`` of `WaveletFeatures`.
+    Returns an array of shape (n_samples, n_pixels).
     """
     features = WaveletFeatures(image_shape, **wavelets).float()
     matrix, targets = (torch.from_numpy(np.asarray(a, dtype=np.float32)) for a in (matrix, targets))

@@ -51,18 +51,7 @@ class Statement:
 def state(card) -> Statement:
     """Verify a card, and say in sentences what it says.
 
-    Parameters
-    ----------
-    card : PrivacyCard
-
-    Returns
-    -------
-    Statement
-
-    Raises
-    ------
-    ValueError
-        The card is not consistent, or its events take too long.
+    Raises ValueError: the card is not consistent, or its events take too long.
     """
     found = card.verify()
     private = bool(found["private"])

@@ -19,12 +19,7 @@ _OUTLINED = f'fill="none" stroke="{SYNTHETIC["color"]}" stroke-width="1.6"'
 def chart(marginal, said):
     """Return a bar chart of a `Marginal` as SVG: real rows filled, synthetic ones outlined, axes named.
 
-    Parameters
-    ----------
-    marginal : Marginal
-        As `count_marginal` gives it.
-    said : str
-        What the chart shows, for who does not see it.
+    `marginal`: as `count_marginal` gives it. `said`: what the chart shows, for who does not see it.
     """
     if not (marginal.real.any() or marginal.synthetic.any()):
         return "<p>No values.</p>"

@@ -43,15 +43,8 @@ def verdict(score, half):
 def scored(real, synthetic, whole, halves, schema):
     """Return the distances and scores of each column, one frame.
 
-    Parameters
-    ----------
-    real, synthetic : DataFrame
-        Rows that are measured.
-    whole : pair of DataFrame
-        All rows: what was lost is counted in these.
-    halves : pair of DataFrame
-        Of the real rows.
-    schema : Schema or None
+    `real`, `synthetic`: rows that are measured. `whole`: all rows: what was lost is counted in these. `halves`: of the
+    real rows.
     """
     frame = metrics.column_scores(real, synthetic, schema)
     of_all = [kept(*(rows[name] for rows in whole), kind) for name, kind in zip(real.columns, frame["kind"])]
@@ -64,16 +57,7 @@ def scored(real, synthetic, whole, halves, schema):
 def columns_section(real, synthetic, schema, scores, lost, whole):
     """Return the section.
 
-    Parameters
-    ----------
-    real, synthetic : DataFrame
-    schema : Schema or None
-    scores : DataFrame
-        As `scored` gives it.
-    lost : DataFrame
-        As `lost_categories` gives it.
-    whole : DataFrame
-        All real rows.
+    `scores`: as `scored` gives it. `lost`: as `lost_categories` gives it. `whole`: all real rows.
     """
     order = scores.sort_values("score", kind="stable", na_position="last")
     place = {name: k for k, name in enumerate(real.columns)}

@@ -27,10 +27,8 @@ def align(real, synthetic):
     Two files of one table may be read as other dtypes: integers where missing values make floats, numbers where all
     categories that occur are digits.
 
-    Raises
-    ------
-    InvalidInputError
-        Columns of one table that the other lacks, numbers or dates against text; cells are not shown.
+    Raises InvalidInputError: columns of one table that the other lacks, numbers or dates against text; cells are not
+    shown.
     """
     real = as_frame(real)
     synthetic = as_frame(synthetic, like=None if isinstance(synthetic, pd.DataFrame) else real)
@@ -137,20 +135,9 @@ def read_results(path):
 def results_table(results):
     """Return a frame of results that have a model and one of `SCORES`; a cell that was run again counts once.
 
-    Parameters
-    ----------
-    results : list of dict
-
-    Returns
-    -------
-    DataFrame
-        Columns data, model, epsilon (to three digits; infinite without privacy) and those of `SCORES` that occur.
+    Returns: columns data, model, epsilon (to three digits; infinite without privacy) and those of `SCORES` that occur.
         Options that differ between results on the same data are in the name of the model.
-
-    Raises
-    ------
-    InvalidInputError
-        No result has a model and a score.
+    Raises InvalidInputError: no result has a model and a score.
     """
     kept = {}
     for number, result in enumerate(results):

@@ -181,10 +181,7 @@ def box(label):
 def tiles(items):
     """Return the main figures at a glance.
 
-    Parameters
-    ----------
-    items : list of (name, figure, note, css)
-        Texts; `css` colours the tile, and is no information that the text lacks.
+    `items`: texts; `css` colours the tile, and is no information that the text lacks.
     """
     listed = "\n".join(
         f'<li class="{css}"><span>{text(name)}</span><strong>{text(value)}</strong><span>{text(note)}</span></li>'
@@ -203,15 +200,8 @@ def section(identifier, title, *parts):
 def figure(draw, size, alt, caption):
     """Draw with matplotlib and return the picture as data inside the page.
 
-    Parameters
-    ----------
-    draw : callable
-        ``draw(ax)``, on axes that are a whole figure.
-    size : (float, float)
-        Inches.
-    alt : str
-        What the picture shows, for who does not see it.
-    caption : str
+    `draw`: ``draw(ax)``, on axes that are a whole figure. `size`: inches. `alt`: what the picture shows, for who does
+    not see it.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -234,19 +224,8 @@ def figure(draw, size, alt, caption):
 def page(title, banner, sections, footer, *, label="Not to be published", css="", script=None):
     """Return the whole page.
 
-    Parameters
-    ----------
-    title : str
-    banner : sequence of str
-        What everyone must read first; the first sentence is strong.
-    sections : sequence of (identifier, title, html)
-    footer : str
-    label : str, default="Not to be published"
-        What the banner is, for who does not see it.
-    css : str, default=""
-        Class of the banner, beside its own.
-    script : str, default=None
-        The one script that may run; None forbids all.
+    `banner`: what everyone must read first; the first sentence is strong. `label`: what the banner is, for who does not
+    see it. `css`: class of the banner, beside its own. `script`: the one script that may run; None forbids all.
     """
     policy, run = _POLICY, ""
     if script is not None:

@@ -609,10 +609,7 @@ def mixture_of(model):
 def rows_of_model(model, real, target):
     """Return the columns of a frame of real rows that a model was fitted on, in its order and container.
 
-    Raises
-    ------
-    InvalidInputError
-        The model was fitted on other columns.
+    Raises InvalidInputError: the model was fitted on other columns.
     """
     names = getattr(model, "feature_names_in_", None)
     if names is not None:

@@ -18,13 +18,8 @@ _SIMILAR = 0.05
 class UnitColumn:
     """Identifiers of the rows of both tables, which are compared with nothing.
 
-    Parameters
-    ----------
-    name : column name
-    real, synthetic : Series or None
-        None where a table lacks the column.
-    most : int or None
-        Largest number of rows of a unit that the fit used, by its card.
+    `real`, `synthetic`: None where a table lacks the column. `most`: largest number of rows of a unit that the fit
+    used, by its card.
     """
 
     def __init__(self, name, real, synthetic, most=None):
@@ -41,12 +36,7 @@ def split_units(frame, name):
 def units_section(writer, units, kinds):
     """Return the section, and add its figures.
 
-    Parameters
-    ----------
-    writer : Sections
-    units : UnitColumn
-    kinds : dict of column name to kind
-        Of the columns that are compared.
+    `kinds`: of the columns that are compared.
     """
     of_real = _similarities(writer.whole[0], units.real, kinds)
     words = _said_of_real(units, of_real)

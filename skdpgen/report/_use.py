@@ -62,12 +62,7 @@ def of_classes(real, synthetic, test, target, classifier=None):
 def of_numbers(real, synthetic, test, target, regressor=None):
     """Return R squared and mean absolute error of regressors, beside those of the mean of the real rows.
 
-    Parameters
-    ----------
-    real, synthetic, test : DataFrame
-    target : column name
-    regressor : regressor, list of them, or dict of str to them, default=None
-        None: ridge regression, a random forest of few rows a tree, and gradient boosting.
+    `regressor`: None is ridge regression, a random forest of few rows a tree, and gradient boosting.
     """
     truth, found = test[target], []
     given = None if regressor is None else _by_name(regressor)

@@ -14,14 +14,8 @@ _BY_CHANCE = 10
 def lost_section(lost, n_categories, sizes):
     """Return the section on categories of the real rows that no synthetic row has.
 
-    Parameters
-    ----------
-    lost : DataFrame
-        As `lost_categories` gives it, of all rows.
-    n_categories : int
-        Number of columns of categories.
-    sizes : (int, int)
-        Numbers of real and synthetic rows.
+    `lost`: as `lost_categories` gives it, of all rows. `n_categories`: number of columns of categories. `sizes`:
+    numbers of real and synthetic rows.
     """
     if not n_categories:
         return section("lost", "Lost categories", paragraph("No column holds categories."))
@@ -53,14 +47,9 @@ def _by_chance(notable, total):
 def combinations_section(found, half, n_columns, sizes):
     """Return the section on pairs of values that synthetic rows have and no real row.
 
-    Parameters
-    ----------
-    found, half : UnseenPairs
-        Of the synthetic rows beside the real ones, and of one half of the real rows beside the other.
-    n_columns : int
-        Number of columns whose pairs were searched.
-    sizes : (int, int)
-        Numbers of real and synthetic rows that were searched.
+    `found`, `half`: of the synthetic rows beside the real ones, and of one half of the real rows beside the other.
+    `n_columns`: number of columns whose pairs were searched.
+    `sizes`: numbers of real and synthetic rows that were searched.
     """
     title = "Impossible combinations"
     if n_columns < 2:

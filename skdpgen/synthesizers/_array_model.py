@@ -71,17 +71,10 @@ _NETWORKS = (NetGenerator, ShiftedImages)
 class ArrayModel(ReleasedModel):
     """Released state of P3GM and Moment on arrays.
 
-    Parameters
-    ----------
-    codec : ArrayCodec
-    generator : LinearGenerator, RefinedImages, ShiftedImages or NetGenerator
-    row_count : float
-    component_weights : array of shape (n_components,)
-        Of classes, where the model has them, else of the Gaussians of the prior.
-    residual_variance : float or array of one for each Gaussian
-        Mean variance of a scaled row in the directions left out, and the least in any other when rows are scored.
-    counted : float, default=None
-        Released sum of the weights of the rows, for the training of a network alone: no file has it.
+    `component_weights` (n_components,): of classes, where the model has them, else of the Gaussians of the prior.
+    `residual_variance`: mean variance of a scaled row in the directions left out, and the least in any other when rows
+        are scored.
+    `counted`: released sum of the weights of the rows, for the training of a network alone: no file has it.
     """
 
     def __init__(self, codec, generator, row_count, component_weights, residual_variance, counted=None):
@@ -222,11 +215,7 @@ def basis_sizes(image_shape, noise_multiplier):
 def _release_moments(rows, codec, model, fit):
     """Three releases: class means (`mean`), distances from them (`norm`), second moments about them (`moments`).
 
-    Returns
-    -------
-    latents : ClassLatents
-    norms : ClassNorms or None
-        Distribution of the norms in each class, where the model has one.
+    Returns `latents`; `norms`: distribution of the norms in each class, where the model has one.
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     classes = max(codec.n_classes, 1)
@@ -376,21 +365,14 @@ def release_class_norms(
 def release_subclusters(rows, codec, space, latents, noise_multiplier, rng, neighboring, noise_of_rows=None):
     """Release the moments of the sub-clusters of each class: one release, because a row is in one sub-cluster.
 
-    A class is cut at its released mean, along its leading released directions. Classes of images are far from
-    Gaussian; their parts are less so.
+    A class is cut at its released mean, along its leading released directions. Classes of images are far from Gaussian;
+    their parts are less so.
 
     `rows` (ArrayRows) are private; `space` (LatentSpace) and `latents` (ClassLatents: one Gaussian a class, in that
     space) are released. `noise_of_rows` is the noise relative to what a row adds; None: `noise_multiplier`.
 
-    Returns
-    -------
-    space : LatentSpace
-        The same, rotated.
-    latents : ClassLatents
-        Of the sub-clusters, those of a class consecutive; means are those of the scaled rows, less the center of the
-        space.
-    n_subclusters : int
-        Of each class.
+    Returns `space`: the same, rotated; `latents`: of the sub-clusters, those of a class consecutive; means are those of
+    the scaled rows, less the center of the space; `n_subclusters`: of each class.
     """
     noise = noise_multiplier if noise_of_rows is None else noise_of_rows
     n_directions = cut_directions(latents.counts, noise, latents.mixture.means.shape[1])
@@ -412,13 +394,8 @@ def subcluster_moments(rows, codec, space, mixture, n_directions, *, exact=True)
     A class is cut along `n_directions` directions, at most as many as the space has; see `release_subclusters`, and
     `class_moments` for `exact`.
 
-    Returns
-    -------
-    query : BoundedSum
-        That of `class_moments`, with sub-clusters in the place of classes.
-    centers : array of shape (n_classes * n_subclusters, n_latent)
-    radius : float
-        Norm to which rows about their center are clipped.
+    Returns `query`: that of `class_moments`, with sub-clusters in the place of classes; `centers` (n_classes *
+    n_subclusters, n_latent); `radius`: norm to which rows about their center are clipped.
     """
     d = mixture.means.shape[1]
     n_directions = min(n_directions, d)
@@ -450,23 +427,8 @@ def subcluster_moments(rows, codec, space, mixture, n_directions, *, exact=True)
 def refine_images(rows, codec, generator, row_count, features, fit, progress=False):
     """One release (`features`): the moments of the wavelet features, which images are moved to.
 
-    Parameters
-    ----------
-    rows : ArrayRows
-        Private.
-    codec : ArrayCodec
-    generator : LinearGenerator
-        Of the released moments of pixels.
-    row_count : float
-        Public or released.
-    features : ImageFeatures
-    fit : ChargedFit
-    progress : bool, default=False
-        Whether to show bars.
-
-    Returns
-    -------
-    RefinedImages
+    `rows`: private. `generator`: of the released moments of pixels. `row_count`: public or released. `progress`:
+    whether to show bars.
     """
     noise, noise_of_rows, n_classes = fit.noise["features"], fit.noise_of_rows("features"), max(codec.n_classes, 1)
     apart = row_count >= _ROWS_APART * n_classes * noise_of_rows
@@ -493,10 +455,8 @@ def feature_moments(rows, codec, space, *, n_groups=1, exact=True, progress=Fals
     The second moments are those of each of `n_groups` groups of sub-clusters: all of them together, or those of each
     class. See `class_moments` for `exact`.
 
-    Returns
-    -------
-    BoundedSum
-        That of `shared_moments`: a row is in one sub-cluster, and clipped to the radius of `space` about its center.
+    The query is that of `shared_moments`: a row is in one sub-cluster, and clipped to the radius of `space` about its
+    center.
     """
     features = np.empty((len(rows.X), space.matrix.shape[1]))
     blocks = map_blocks(lambda chunk: space.encode(codec.scale(chunk)), rows.X)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import replace
 from numbers import Real
 
@@ -22,12 +21,12 @@ from ..data.rows_per_unit import LABEL as MAX_ROWS
 from ..data.rows_per_unit import OpenUnit, release_max_rows
 from ..data.units import draw_key
 from ..data.validation import columns_of, public_assumptions
-from ..exceptions import InvalidInputError, PrivacyLeakWarning, UtilityWarning
+from ..exceptions import InvalidInputError, PrivacyLeakWarning
 from ..generators.components import component_chunks, join_chunks
 from ..generators.constraints import keep_constraints, read_constraints
 from ..tabular import Schema
 from ..tabular._constraints import constraint_texts
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.file_checks import check_loaded, check_whole
 from ..utils.numerics import each_in_usual_numerics, usual_numerics
 from ..utils.printing import listed
@@ -40,12 +39,13 @@ from ..utils.validation import (
     validate_rows,
 )
 from ._before_training import plan_phases
-from ._budget import ChargedFit, once, resolve_parameters
+from ._charged_fit import ChargedFit, once
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
 from ._few_rows import point_out_few_rows, point_out_hidden_classes, point_out_learned_classes
 from ._recorded import recorded_parameters
 from ._released import ReleasedModel, save_state
+from ._resolved import resolve_parameters
 from ._summary import summarize
 
 # Parameters of every synthesizer: the budget, and what is public of the data.
@@ -165,7 +165,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             del self._checkpoint
         if self.model_.kind == "frame":
             for text in self.summary_.warnings():
-                warnings.warn(text, UtilityWarning, stacklevel=caller_level())
+                warn_user(text)
 
     @property
     def _open_checkpoint(self):
@@ -184,18 +184,8 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
     def _release(self, rows, settings, fit):
         """Make all releases of a charged fit: the one place where private rows reach a model.
 
-        Parameters
-        ----------
-        rows : ArrayRows or FrameRows
-            Private.
-        settings : object
-            As `_prepare` returned them: public.
-        fit : ChargedFit
-            The plan as it was charged, with the noise of each release.
-
-        Returns
-        -------
-        ReleasedModel
+        `rows`: private. `settings`: as `_prepare` returned them: public. `fit`: the plan as it was charged, with the
+        noise of each release.
         """
         raise NotImplementedError
 
@@ -475,11 +465,10 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         super()._issue_card(plan, rng, public_assumptions, gradient_noise, columns, declared)
         if plan.delta * self.row_count_ >= 1:
             whose = "one or two rows" if plan.unit is None else "all rows of one or two units"
-            warnings.warn(
+            warn_user(
                 f"delta={plan.delta:g} is not below one row in {self.row_count_:.0f}: at such a delta, a mechanism "
                 f"that publishes {whose} unchanged satisfies the definition. Choose a delta far below 1 / rows",
                 PrivacyLeakWarning,
-                stacklevel=caller_level(),
             )
 
     @property

@@ -7,7 +7,7 @@ import numpy as np
 from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..mechanisms import add_gaussian, histogram
-from ._budget import COUNT_SHARE, remaining_share
+from ._phases import COUNT_SHARE, remaining_share
 
 # After a warm start on rows of released moments: the share of the moments, which remain most of the model.
 _MOMENT_SHARE = 0.8
@@ -64,20 +64,11 @@ def learn_codec(rows, fit, **basis):
 def release_class_counts(codec, n_rows, classes, fit, unit_sizes=None):
     """Release how many rows each class has, or how many rows there are; ones where the plan counts nothing.
 
-    Parameters
-    ----------
-    codec : ArrayCodec or FrameCodec
-    n_rows : int
-        Private.
-    classes : int array of shape (n_rows,) or None
-        Codes of the classes; private.
-    fit : ChargedFit
-    unit_sizes : int array of shape (n_rows,), default=None
-        Where units count 1, the number of rows used of the unit of each row; a row then counts about one over it.
-
-    Returns
-    -------
-    array of shape (n_classes,), or (1,) without classes
+    `n_rows`: private.
+    `classes` (n_rows,): codes of the classes; private.
+    `unit_sizes` (n_rows,): where units count 1, the number of rows used of the unit of each row; a row then counts
+        about one over it.
+    Returns an array of shape (n_classes,), or (1,) without classes.
     """
     if "counts" not in fit.noise:
         return np.ones(1)
@@ -89,14 +80,9 @@ def release_class_counts(codec, n_rows, classes, fit, unit_sizes=None):
 def sizes_by_counts(counts, rows, fit, moments=None):
     """Numbers that follow from the released counts of the classes.
 
-    Returns
-    -------
-    row_count : float
-        Released number of rows, or the public one; that of `moments` where they have it.
-    weights : array of shape (n_classes,)
-        Of the classes in a sample: see `positive_counts`.
-    step_size : float
-        Rows, or units where each counts 1, of which `sampling_rate` draws a step.
+    Returns `row_count`: released number of rows, or the public one; that of `moments` where they have it; `weights`
+    (n_classes,): of the classes in a sample: see `positive_counts`; `step_size`: rows, or units where each counts 1, of
+    which `sampling_rate` draws a step.
     """
     counted = max(1.0, float(counts.sum()))
     if moments is not None and "row_count" in fit.plan.noise_multipliers:  # released once, with the moments
@@ -115,22 +101,10 @@ def positive_counts(counts, n_parts=1):
 def encode_rows(rows, codec, settings):
     """Encode the rows for a network.
 
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    codec : ArrayCodec or FrameCodec
-        Released by `learn_codec`, now or before.
-    settings : VAESettings or DecoderSettings
-        Its `likelihood` may be "auto".
-
-    Returns
-    -------
-    x : float32 array of shape (n_samples, n_features + n_classes)
-    classes : int array of shape (n_samples,) or None
-        Negative for rows of no class.
-    likelihood : str
-    widths : array or None
-        Levels of each block of a table.
+    `codec`: released by `learn_codec`, now or before.
+    `settings`: its `likelihood` may be "auto".
+    Returns `x` (n_samples, n_features + n_classes); `classes` (n_samples,): negative for rows of no class;
+        `likelihood`; `widths`: levels of each block of a table.
     """
     if isinstance(rows, FrameRows):
         return rows.one_hot_with_labels(codec), codec.codes(rows.frame)[1], "table", codec.n_levels

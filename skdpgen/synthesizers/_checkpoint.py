@@ -21,7 +21,6 @@ import hashlib
 import json
 import math
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -37,7 +36,7 @@ from ..data.rows_per_unit import OpenUnit
 from ..exceptions import InvalidInputError, LedgerError
 from ..tabular import Schema
 from ..utils.atomic import Draft, write_atomically
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.file_checks import check_arrays
 from ..utils.strict_json import read_safetensors
 from ._recorded import of_today
@@ -58,28 +57,14 @@ _FREE = ("accountant", "checkpoint", "device", "max_memory", "progress", "random
 class FitCheckpoint:
     """The checkpoint of one fit, from its charge to its model.
 
-    Parameters
-    ----------
-    path : str or path
-        Ends in .safetensors. Where there is a file, the fit goes on from it.
-    accountant : PrivacyAccountant
-        With a ledger file.
-    estimator : BaseSynthesizer
-        Whose parameters are compared with those in the file.
-
-    Attributes
-    ----------
-    planner : PrivacyAccountant or ResumedFit
-        What plans and charges the fit.
-    resumed : bool
-        Whether the fit goes on.
-    training : tuple or None
-        Tensors of the training in the file, and numbers of its optimiser.
-
-    Raises
-    ------
-    ValueError, RuntimeError, LedgerError
-        The fit cannot go on from the file, or cannot be written there. Nothing was charged or released.
+    `path`: ends in .safetensors. Where there is a file, the fit goes on from it.
+    `accountant`: with a ledger file.
+    `estimator`: whose parameters are compared with those in the file.
+    `planner`: what plans and charges the fit.
+    `resumed`: whether the fit goes on.
+    `training`: tensors of the training in the file, and numbers of its optimiser.
+    Raises ValueError, RuntimeError, LedgerError: the fit cannot go on from the file, or cannot be written there.
+        Nothing was charged or released.
     """
 
     def __init__(self, path, accountant, estimator):
@@ -182,14 +167,9 @@ class FitCheckpoint:
     def facts(self, release, state, restore):
         """Make the releases before the training, or read them from the file.
 
-        Parameters
-        ----------
-        release : callable
-            Makes the releases; called at most once for a charge.
-        state : callable
-            What `release` returns -> released values, as nested dicts of arrays and of what JSON holds.
-        restore : callable
-            That, read from the file -> what `release` returned.
+        `release`: makes the releases; called at most once for a charge.
+        `state`: what `release` returns -> released values, as nested dicts of arrays and of what JSON holds.
+        `restore`: that, read from the file -> what `release` returned.
         """
         if self.resumed:
             return restore(self._facts)
@@ -220,15 +200,8 @@ class FitCheckpoint:
     def write(self, plan, tensors, numbers, steps, noise):
         """Write the training after some steps, once the next block was taken from the ledger, or the fit was ended.
 
-        Parameters
-        ----------
-        plan : DPSGDPlan or SubsetPlan
-        tensors, numbers : dict
-            Of the training: parameters of networks, state of the optimiser, averages.
-        steps : int
-            Taken so far.
-        noise : (str, bool)
-            Source of the noise, and whether it was private.
+        `tensors`, `numbers`: of the training: parameters of networks, state of the optimiser, averages. `steps`: taken
+        so far. `noise`: source of the noise, and whether it was private.
         """
         if self._found is not None and self._found.end is not None:
             return  # the file is the one at which the fit was ended
@@ -252,10 +225,9 @@ class FitCheckpoint:
             self._check_place()
             synthesizer.save(self.path)
         except (OSError, RuntimeError) as error:
-            warnings.warn(
+            warn_user(
                 f"the fit is complete, but its model could not be written to {self.path} ({error}): save it by save()",
                 UserWarning,
-                stacklevel=caller_level(),
             )
 
     # ---- the file ------------------------------------------------------------------------------------------------

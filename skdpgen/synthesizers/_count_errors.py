@@ -49,44 +49,23 @@ class CountErrors:
     """Standard deviations of the noise on counts of all rows; NaN where the model is not made of counts.
 
     Where each unit counts 1, "rows" here and below are units: a unit counts 1, shared by its rows.
-
-    Parameters
-    ----------
-    one_way : array of shape (n_blocks,)
-        Of the rows at one level of a column.
-    two_way : array of shape (n_blocks,)
-        Of the rows at one level of this column and one of another: the median over the others.
-    of_class : float
-        Of the rows of one class.
-    smallest_class : float
-        Rows of the smallest class that the noise does not hide with probability .95.
     """
 
-    one_way: np.ndarray
+    one_way: np.ndarray  # (n_blocks,); of the rows at one level of a column
+    # (n_blocks,); of the rows at one level of this column and one of another: the median over the others
     two_way: np.ndarray
-    of_class: float
-    smallest_class: float
+    of_class: float  # of the rows of one class
+    smallest_class: float  # rows of the smallest class that the noise does not hide with probability .95
 
 
 def smallest_kept(n_columns, n_categorical, noise_multiplier, delta, neighboring):
     """Number of rows of the smallest category that is kept with probability .95, where categories are learned.
 
-    Parameters
-    ----------
-    n_columns : int
-        Columns of which bounds or categories are learned: they share one histogram.
-    n_categorical : int
-        Those of them whose categories are learned: they share the delta of the threshold.
-    noise_multiplier : float
-        Of that histogram.
-    delta : float
-        Of the threshold.
-    neighboring : str
-
-    Returns
-    -------
-    float
-        0 without noise: every category is kept. A column keeps its 10,000 largest at most, whatever their size, or
+    `n_columns`: columns of which bounds or categories are learned: they share one histogram.
+    `n_categorical`: those of them whose categories are learned: they share the delta of the threshold.
+    `noise_multiplier`: of that histogram.
+    `delta`: of the threshold.
+    Returns: 0 without noise: every category is kept. A column keeps its 10,000 largest at most, whatever their size, or
         fewer (see `FrameRows.learn`).
     """
     if noise_multiplier == 0 or not n_categorical:
@@ -96,18 +75,10 @@ def smallest_kept(n_columns, n_categorical, noise_multiplier, delta, neighboring
 
 
 class KeptSizes(NamedTuple):
-    """Rows, or units, of learned categories that are lost and kept; see `kept_sizes`.
+    """Rows, or units, of learned categories that are lost and kept; see `kept_sizes`."""
 
-    Parameters
-    ----------
-    lost : float
-        Smaller categories are lost more often than not.
-    kept : float
-        Categories of so many are kept with probability .95.
-    """
-
-    lost: float
-    kept: float
+    lost: float  # smaller categories are lost more often than not
+    kept: float  # categories of so many are kept with probability .95
 
     def in_words(self, what="rows"):
         """Return both numbers as a clause."""
@@ -121,19 +92,10 @@ def kept_sizes(n_columns, n_categorical, noise, delta, neighboring):
     A category is kept if a noisy count of it is above a threshold. Where the fit may look a second time at columns that
     hide many rows, a category of such a column has a second count, with less noise.
 
-    Parameters
-    ----------
-    n_columns, n_categorical, neighboring
-        As for `smallest_kept`.
-    noise : dict of str to float
-        Noise multipliers of the releases, by label: "schema", and "categories" where there may be a second look.
-    delta : float
-        Of the thresholds of both looks together.
-
-    Returns
-    -------
-    KeptSizes or None
-        None where no categories are learned, or there is no noise.
+    `n_columns`, `n_categorical`, `neighboring`: as for `smallest_kept`.
+    `noise`: noise multipliers of the releases, by label: "schema", and "categories" where there may be a second look.
+    `delta`: of the thresholds of both looks together.
+    Returns None where no categories are learned, or there is no noise.
     """
     if not n_categorical or not noise.get("schema"):
         return None
@@ -149,19 +111,8 @@ def kept_sizes(n_columns, n_categorical, noise, delta, neighboring):
 def seen_by_tables(codec, noise_multiplier, neighboring, n_rows):
     """Return the smallest correlation that the noise of two-way tables would not hide: see `plan_bins`.
 
-    Parameters
-    ----------
-    codec : FrameCodec
-    noise_multiplier : float
-        Of the moments.
-    neighboring : str
-    n_rows : float
-        Released number of rows.
-
-    Returns
-    -------
-    float
-        Infinite where two-way tables would be left out.
+    `noise_multiplier`: of the moments. `n_rows`: released number of rows. Returns: infinite where two-way tables would
+    be left out.
     """
     relative = noise_multiplier * _weight(neighboring)
     return plan_bins(TableSize.of(codec.encoder.schema_, codec.targets, n_rows, relative))[1]
@@ -173,21 +124,8 @@ def smallest_seen(codec, seen, noise_multiplier, neighboring, n_rows):
     Of the products of sides it is that of normal columns whose mean product, over the rows of all classes, is as large
     as its noise.
 
-    Parameters
-    ----------
-    codec : FrameCodec
-    seen : float
-        That of two-way tables, infinite where they were left out.
-    noise_multiplier : float
-        Of the moments.
-    neighboring : str
-    n_rows : float
-        Released number of rows.
-
-    Returns
-    -------
-    float
-        Infinite where nothing shows any.
+    `seen`: that of two-way tables, infinite where they were left out. `noise_multiplier`: of the moments. `n_rows`:
+    released number of rows. Returns: infinite where nothing shows any.
     """
     if np.isfinite(seen):
         return seen
@@ -202,23 +140,11 @@ def smallest_seen(codec, seen, noise_multiplier, neighboring, n_rows):
 def count_errors(codec, noise, neighboring, importance, *, seen=None, scores=None, ratio=1.0):
     """Return the errors of counts in a model of released tables or scores.
 
-    Parameters
-    ----------
-    codec : FrameCodec
-    noise : mapping of str to float
-        Noise multiplier of each release of the fit, by label.
-    neighboring : str
-    importance : array of shape (n_blocks,)
-    seen : float or None, default=None
-        Smallest correlation by which the tables were, or would be, planned: see `plan_tables`.
-    scores : Scores or None, default=None
-        Of a model that is made of their moments, not of tables.
-    ratio : float, default=1.0
-        See `plan_tables`.
-
-    Returns
-    -------
-    CountErrors
+    `noise`: noise multiplier of each release of the fit, by label.
+    `importance`: shape (n_blocks,).
+    `seen`: smallest correlation by which the tables were, or would be, planned: see `plan_tables`.
+    `scores`: of a model that is made of their moments, not of tables.
+    `ratio`: see `plan_tables`.
     """
     if scores is not None:
         errors = _errors_of_scores(codec, scores, noise, neighboring)
@@ -323,25 +249,13 @@ def _weight(neighboring):
 # ---- before a fit -------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class PlannedTable:
-    """The public facts of a table from which a plan tells errors in rows.
+    """The public facts of a table from which a plan tells errors in rows."""
 
-    Parameters
-    ----------
-    schema : Schema
-        As declared: what is open will be learned.
-    targets : tuple of column names
-        On which the model is conditional.
-    importance : tuple of float
-        One for each other column.
-    most_bins : int
-    tables : bool
-        Whether the model is made of released tables or scores alone; the errors of one that is trained are not known.
-    """
-
-    schema: object
-    targets: tuple
-    importance: tuple
+    schema: object  # Schema; as declared: what is open will be learned
+    targets: tuple  # column names; on which the model is conditional
+    importance: tuple  # tuple of float; one for each other column
     most_bins: int
+    # whether the model is made of released tables or scores alone; the errors of one that is trained are not known
     tables: bool
 
     @classmethod
@@ -368,11 +282,7 @@ class PlannedTable:
     def counts(self, plan, n_rows):
         """Return the errors for each kind of column, a tuple of PlannedCounts.
 
-        Parameters
-        ----------
-        plan : FitPlan
-        n_rows : int
-            Assumed.
+        `n_rows`: assumed.
         """
         noise, neighboring = plan.noise_multipliers, plan.relation
         if isinstance(plan.unit, OpenUnit):

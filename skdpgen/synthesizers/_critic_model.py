@@ -8,11 +8,17 @@ from numbers import Integral, Real
 import numpy as np
 
 from ..data.validation import read_vectors
-from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import BaseSynthesizer
 from ._before_training import network_shape
-from ._generator_model import FREQUENCIES, GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
+from ._generator_model import (
+    FREQUENCIES,
+    GENERATOR_CONSTRAINTS,
+    CoordinateSettings,
+    GeneratorModel,
+    learn_rows,
+    n_weights,
+)
 
 # Generated rows in a step: the memory of a step grows with them.
 _MOST_GENERATED = 2**14
@@ -82,28 +88,13 @@ class CriticReleases:
         return self
 
 
-@dataclass(frozen=True, eq=False)
-class CriticSettings(Coordinates):
-    """The critics, the generator and the steps."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CriticSettings(CoordinateSettings):
+    """The critics, the generator and the steps, which are `CriticReleases`."""
 
-    n_components: int
-    hidden_layer_sizes: tuple
-    critic_sizes: tuple
-    critic_steps: int
-    warm_start_steps: int
-    batch_size: int
-    critic_learning_rate: float
-    gradient_penalty: float
-    learning_rate: float
-    average: float
-    image_shape: tuple | None
-    n_frequencies: int | None
-    training: CriticReleases
-    seed: int
-    progress: bool
-    critics: str  # of the names of the parameters: "critic" or "teacher"
-    name: str
-    loss: str
+    critics: object  # CriticTraining
+    names: str  # of the parameters of critics: "critic" or "teacher"
+    model: str  # name of the model
 
 
 class BaseCriticSynthesizer(BaseSynthesizer):
@@ -114,42 +105,31 @@ class BaseCriticSynthesizer(BaseSynthesizer):
 
     _model_class = GeneratorModel
 
-    def _shared_settings(self, training, critics, **own):
+    def _shared_settings(self, training, critics, model, loss):
         """The `CriticSettings` of parameters; ValueError for parameters that contradict one another.
 
-        Parameters
-        ----------
-        training : CriticReleases
-        critics : str
-            Of the names of the parameters: "critic" or "teacher".
-        **own
-            Further fields of the settings.
+        `critics`: of the names of the parameters: "critic" or "teacher". `loss`: see `CriticTraining`.
         """
+        from ..nn._critics import CriticTraining
+
         if self.image_shape is not None and self.target is not None:
             raise ValueError("image_shape is for arrays, target for DataFrames")
-        Coordinates.check(self.image_shape, self.n_frequencies)
         if getattr(self, f"{critics}_steps") == 0 and self.warm_start_steps == 0:
             raise ValueError(
                 f"{critics}_steps=0 with warm_start_steps=0 lets no {critics} learn: raise one of them; nothing was "
                 "charged"
             )
-        names = (
-            "n_components", "warm_start_steps", "batch_size", "gradient_penalty", "learning_rate", "average",
-            "image_shape",
-        )  # fmt: skip
-        return CriticSettings(
-            **{name: getattr(self, name) for name in names},
-            hidden_layer_sizes=as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes"),
-            critic_sizes=as_sizes(getattr(self, f"{critics}_sizes"), f"{critics}_sizes"),
-            critic_steps=getattr(self, f"{critics}_steps"),
-            critic_learning_rate=getattr(self, f"{critics}_learning_rate"),
-            n_frequencies=self.n_frequencies or FREQUENCIES,
-            training=training,
-            seed=self._seed(),
-            progress=shows_bars(self.progress),
-            critics=critics,
-            **own,
+        own = CriticTraining(
+            sizes=as_sizes(getattr(self, f"{critics}_sizes"), f"{critics}_sizes"),
+            learning_rate=getattr(self, f"{critics}_learning_rate"),
+            penalty=self.gradient_penalty,
+            batch_size=self.batch_size,
+            steps=getattr(self, f"{critics}_steps"),
+            warm_start_steps=self.warm_start_steps,
+            loss=loss,
         )
+        how = {"training": training, "critics": own, "names": critics, "model": model}
+        return CriticSettings.of(self.get_params(deep=False), self._seed(), n_frequencies=FREQUENCIES, **how)
 
     def _prepare(self, X, y, accountant, groups=None):
         settings = self._settings()
@@ -172,11 +152,12 @@ def check_size(settings, rows):
     check_model_size(generator, n_components=settings.n_components, hidden_layer_sizes=sizes[1:-1])
     if settings.image_shape is not None:
         width = min(width, settings.n_frequencies**2 * (*settings.image_shape, 1)[2])
-    sizes, k = (width + n_labels, *settings.critic_sizes, 1), settings.training.n_critics
+    critics, k = settings.critics, settings.training.n_critics
+    sizes = (width + n_labels, *critics.sizes, 1)
     each = n_weights(*sizes) + sum(sizes[1:])  # with biases
-    check_model_size(4 * k * each, **{f"n_{settings.critics}s": k, f"{settings.critics}_sizes": settings.critic_sizes})
-    points = 256 * max(settings.training.generated_rows, 4 * settings.batch_size) * (max(sizes) + width)
-    check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=settings.batch_size)
+    check_model_size(4 * k * each, **{f"n_{settings.names}s": k, f"{settings.names}_sizes": critics.sizes})
+    points = 256 * max(settings.training.generated_rows, 4 * critics.batch_size) * (max(sizes) + width)
+    check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=critics.batch_size)
     settings.training.check_size(256, width)
 
 
@@ -203,7 +184,7 @@ def fit_critic_model(rows, settings, fit):
         average=settings.average,
         seed=settings.seed,
         progress=settings.progress,
-        progress_text=f"{settings.name} epsilon {fit.plan.epsilon:.3g}",
+        progress_text=f"{settings.model} epsilon {fit.plan.epsilon:.3g}",
     )
     return GeneratorModel.of_coordinates(codec, generator, row_count, weights, coordinates, noise)
 
@@ -213,7 +194,7 @@ def _make_critics(x, classes, rows, points, settings, rng):
     import torch
 
     from ..dpsgd._subsets import assign_subsets
-    from ..nn._critics import Critics, CriticTraining
+    from ..nn._critics import Critics
     from ..nn._dp2vae_training import SubsetRows
 
     k, n_classes = settings.training.n_critics, points.generator.n_classes
@@ -224,14 +205,4 @@ def _make_critics(x, classes, rows, points, settings, rng):
     encoded = points.encoded(torch.from_numpy(x[known]), torch.from_numpy(codes))
     n_columns = encoded.shape[1] - n_classes
     own = SubsetRows(encoded[:, :n_columns].numpy(), codes, n_classes, subsets[known], k, units=counted)
-    training = CriticTraining(
-        key=key,
-        sizes=settings.critic_sizes,
-        learning_rate=settings.critic_learning_rate,
-        penalty=settings.gradient_penalty,
-        batch_size=settings.batch_size,
-        steps=settings.critic_steps,
-        warm_start_steps=settings.warm_start_steps,
-        loss=settings.loss,
-    )
-    return Critics(own, n_columns, points.label_scale, training, settings.seed)
+    return Critics(own, n_columns, points.label_scale, settings.critics, key, settings.seed)

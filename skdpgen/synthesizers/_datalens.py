@@ -171,4 +171,4 @@ class DataLensSynthesizer(BaseCriticSynthesizer):
     def _settings(self):
         k = self.n_teachers
         training = SignReleases(k, k, self.steps, self.generated_rows, self.n_largest, float(self.threshold))
-        return self._shared_settings(training, "teacher", name="DataLens", loss="logistic")
+        return self._shared_settings(training, "teacher", "DataLens", "logistic")

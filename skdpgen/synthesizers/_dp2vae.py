@@ -24,7 +24,6 @@ from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import has_classes, plan_facts
-from ._budget import check_device, plan_with_cells, relative_shares, suits_features
 from ._dp2vae_model import (
     DP2VAEModel,
     NetworkSettings,
@@ -35,6 +34,8 @@ from ._dp2vae_model import (
     may_cut_classes,
     shifts_gaussians,
 )
+from ._phases import plan_with_cells, relative_shares, suits_features
+from ._training import check_device
 
 # (moments, features, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT, _FEATURES_SPLIT = (0.5, 0.0, 0.5), (0.4, 0.4, 0.2)
@@ -55,73 +56,23 @@ PRESETS = {
 
 
 # ---- settings -----------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class SubsetTraining:
-    """Stage 2: steps of the decoder on the clipped mean gradients of drawn subsets."""
-
-    n_subsets: int
-    steps: int
-    sampler: str
-    per_step: int
-    encoder_update: str
-    gradient_bound: float
-
-    def plan(self, noise_multiplier=0.0, unit=None):
-        """The plan of these steps at some noise, which protects a row or a `BoundedUnit`."""
-        from ..dpsgd._subsets import SubsetPlan
-
-        return SubsetPlan(
-            n_subsets=self.n_subsets,
-            steps=self.steps,
-            noise_multiplier=noise_multiplier,
-            per_step=self.per_step,
-            gradient_bound=self.gradient_bound,
-            sampler=self.sampler,
-            encoder_update=self.encoder_update,
-            unit=unit,
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class DP2VAESettings:
-    """What a fit of DP2-VAE does.
+    """What a fit of DP2-VAE does."""
 
-    Parameters
-    ----------
-    subsets : SubsetTraining
-    pretrain_steps : int
-        Of the encoders in stage 1, without noise; nothing is kept of them.
-    batch_size : int
-        Of the encoders, in stage 1 and where stage 2 refreshes them.
-    networks : NetworkSettings
-    learning_rate : float
-        Of stage 2.
-    initial_steps : int or None
-        Steps on synthetic rows of released moments; None: no moments are released, networks are initialised at random.
-    split : tuple of three floats or None
-        Relative shares of moments, features and decoder; None is the default of the rows.
-    device : str
-    progress : bool
-    max_memory : float
-        GiB.
-    chunks : tuple of two ints, default=(1, 1)
-        Subsets at once in stage 1 and in stage 2.
-    features : ImageFeatures or None, default=None
-        Images: wavelet features whose moments are released too; None is none.
-    """
-
-    subsets: SubsetTraining
-    pretrain_steps: int
-    batch_size: int
+    subsets: object  # SubsetPlan of stage 2, without its noise
+    pretrain_steps: int  # of the encoders in stage 1, without noise; nothing is kept of them
+    batch_size: int  # of the encoders, in stage 1 and where stage 2 refreshes them
     networks: NetworkSettings
-    learning_rate: float
+    learning_rate: float  # of stage 2
+    # steps on synthetic rows of released moments; None: no moments are released, networks are initialised at random
     initial_steps: int | None
-    split: tuple | None
+    split: tuple | None  # relative shares of moments, features and decoder; None is the default of the rows
     device: str
     progress: bool
-    max_memory: float
-    chunks: tuple = (1, 1)
-    features: ImageFeatures | None = None
+    max_memory: float  # GiB
+    chunks: tuple = (1, 1)  # tuple of two ints; subsets at once in stage 1 and in stage 2
+    features: ImageFeatures | None = None  # images: wavelet features whose moments are released too; None is none
 
 
 def _preset(name):
@@ -133,11 +84,10 @@ def _preset(name):
 def dp2vae_settings(given, seed):
     """Return the `DP2VAESettings` of resolved parameters of a synthesizer.
 
-    Raises
-    ------
-    ValueError
-        Parameters that contradict one another, or that would do nothing in this combination.
+    Raises ValueError: parameters that contradict one another, or that would do nothing in this combination.
     """
+    from ..dpsgd._subsets import SubsetPlan
+
     from_moments = given["warm_start_steps"] > 0
     if given["l2_bound"] is not None and not from_moments:
         raise ValueError("l2_bound= is used only with warm_start_steps of training=, for which moments are released")
@@ -169,9 +119,8 @@ def dp2vae_settings(given, seed):
                 "one; none may be a millionth of another"
             )
         split = tuple(float(share) for share in split)
-    fields = (given[name] for name in ("encoder_update", "gradient_bound"))
-    subsets = SubsetTraining(given["n_subsets"], given["steps"], given["sampler"], per_step, *fields)
-    subsets.plan()  # refuses what cannot be drawn
+    fields = {name: given[name] for name in ("n_subsets", "steps", "sampler", "encoder_update", "gradient_bound")}
+    subsets = SubsetPlan(noise_multiplier=0.0, per_step=per_step, **fields)  # refuses what cannot be drawn
     fields = ("n_components", "image_shape", "likelihood")
     return DP2VAESettings(
         subsets,
@@ -207,10 +156,7 @@ def _networks(architecture):
 def with_split(settings, rows):
     """The settings with the shares of the phases, and the features of images, by public facts of the rows.
 
-    Raises
-    ------
-    ValueError
-        A share of features that are not released of such rows.
+    Raises ValueError: a share of features that are not released of such rows.
     """
     possible, split = shifts_gaussians(rows, settings), settings.split
     if split is None:
@@ -237,7 +183,7 @@ def plan_phases(rows, settings, bounds_share, relation, *, cells=False):
         phases.append(Phase("cells", moments * rest / 2))
     if features:
         phases.append(Phase("features", features * rest))
-    return [*phases, settings.subsets.plan().phase("decoder", decoder * rest)]
+    return [*phases, settings.subsets.phase("decoder", decoder * rest)]
 
 
 # ---- the estimator ------------------------------------------------------------------------------------------------
@@ -467,10 +413,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
 def split_ids(X, id_column, check=True):
     """Take the column of ids, which is not modelled, off the rows; ids None without one.
 
-    Raises
-    ------
-    InvalidInputError
-        No such column, or, with `check`, ids that would not do (see `hash_subsets`).
+    Raises InvalidInputError: no such column, or, with `check`, ids that would not do (see `hash_subsets`).
     """
     if id_column is None:
         return X, None
@@ -502,15 +445,8 @@ def check_networks(settings, rows, *, cells=False):
 
     With `cells` the labels of networks may be those of sub-clusters.
 
-    Returns
-    -------
-    int, int
-        Subsets at once in stage 1 and in stage 2.
-
-    Raises
-    ------
-    ValueError
-        BatchNorm, dropout, shared modules, shapes that do not fit, a device that is not there, too little memory.
+    Returns: subsets at once in stage 1 and in stage 2. Raises ValueError: BatchNorm, dropout, shared modules, shapes
+    that do not fit, a device that is not there, too little memory.
     """
     import torch
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit, logsumexp
 
 from ..data.frames import FrameRows
-from ..exceptions import UtilityWarning
 from ..generators.leading import LeadingDirections
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.file_checks import check_whole
 from ..utils.printing import listed
 from ._before_training import sizes_by_counts
-from ._budget import MomentSettings
 from ._frame_model import FrameModel
 from ._generator_model import training_rows
 from ._moment_start import draw_components, draw_rows, learn_facts
+from ._phases import MomentSettings
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
 
 # Draws of the prior that estimate the likelihood of a row; time and memory of a score grow with them.
@@ -35,28 +33,16 @@ _INITIAL_RATE, _INITIAL_BATCH = 3e-3, 128
 # ---- networks -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class NetworkSettings:
-    """What the networks are.
-
-    Parameters
-    ----------
-    architecture : str
-    encoder, decoder : Module or None
-        Templates that the user gave.
-    n_components : int
-        Number of latent dimensions.
-    image_shape : tuple or None
-    likelihood : str
-    seed : int
-        Of the initialisation.
-    """
+    """What the networks are."""
 
     architecture: str
+    # encoder, decoder: modules that the user gave as templates
     encoder: object | None
     decoder: object | None
-    n_components: int
+    n_components: int  # number of latent dimensions
     image_shape: tuple | None
     likelihood: str
-    seed: int
+    seed: int  # of the initialisation
 
     @property
     def resolved_architecture(self):
@@ -120,20 +106,11 @@ def likelihood_of(settings, rows):
 class DP2VAEModel(ReleasedModel):
     """Released state: codec and decoder.
 
-    Parameters
-    ----------
-    codec : ArrayCodec or FrameCodec
-    decoder : Module
-        (latent, one-hot class) to what the likelihood takes; on the CPU, in evaluation mode.
-    description : dict or None
-        Parameters of `make_decoder`; None for a module that the user gave.
-    likelihood : {"bernoulli", "gaussian", "table"}
-    n_latent : int
-    row_count : float
-    component_weights : array of shape (n_components,)
-        Of classes, where the model is conditional on them, else one.
-    leading : LeadingDirections, default=None
-        Of images that start from released moments: the Gaussians whose means the decoder shifts.
+    `decoder`: (latent, one-hot class) to what the likelihood takes; on the CPU, in evaluation mode.
+    `description`: parameters of `make_decoder`; None for a module that the user gave.
+    `likelihood`: "bernoulli" or "gaussian" or "table".
+    `component_weights` (n_components,): of classes, where the model is conditional on them, else one.
+    `leading`: of images that start from released moments: the Gaussians whose means the decoder shifts.
     """
 
     def __init__(self, codec, decoder, description, likelihood, n_latent, row_count, component_weights, leading=None):
@@ -340,7 +317,7 @@ def may_cut_classes(rows, settings):
 
 def subset_plan(settings, fit):
     """The plan of stage 2, covered by the charge."""
-    return fit.cover(settings.subsets.plan(fit.noise["decoder"], fit.plan.unit))
+    return fit.cover(replace(settings.subsets, noise_multiplier=fit.noise["decoder"], unit=fit.plan.unit))
 
 
 def _restore_networks(encoder, decoder, auxiliary, checkpoint):
@@ -370,17 +347,9 @@ def _synthetic_rows(model, leading, settings, fit):
 def initialise_networks(encoder, decoder, auxiliary, synthetic, sizes, likelihood, settings):
     """Initialise the networks by synthetic rows, or by public facts; return the auxiliary decoder of stage 1.
 
-    Parameters
-    ----------
-    encoder, decoder : Module
-    auxiliary : Module or None
-        None: stage 1 begins with a copy of the decoder.
-    synthetic : tuple or None
-        From `_synthetic_rows`. None: nothing is trained, and the latents of the package's encoders are spread.
-    sizes : tuple of int
-        Numbers of columns and of classes of a row.
-    likelihood : object with ``gradient(output, x)``
-    settings : DP2VAESettings
+    `auxiliary`: where it is None, stage 1 begins with a copy of the decoder. `synthetic`: from `_synthetic_rows`. None:
+    nothing is trained, and the latents of the package's encoders are spread. `sizes`: numbers of columns and of classes
+    of a row.
     """
     from ..nn._dp2vae import ReleasedDecoder, spread_latents
     from ..nn._dp2vae_training import train_on_pairs, train_together
@@ -422,20 +391,16 @@ def _warn_of_what_is_rare(n_subsets, codec, weights, counted, unit):
     """
     if (empty := math.exp(-counted / n_subsets)) > 0.05:
         what = "rows" if unit is None or unit.weighting == "rows" else "units"
-        warnings.warn(
+        warn_user(
             f"n_subsets={n_subsets} for about {counted:.0f} {what}: about {empty:.0%} of the subsets are empty and "
-            "contribute nothing but noise",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            "contribute nothing but noise"
         )
     if codec.n_classes > 1:
         absent = np.exp(-counted * weights / weights.sum() / n_subsets)
         if rare := [c for c, share in zip(codec.classes, absent) if share > 0.5 >= empty]:
-            warnings.warn(
+            warn_user(
                 f"most of the {n_subsets} subsets have no row of the classes {listed(rare, 5)}: their encoders learn "
-                "nothing of them; lower n_subsets",
-                UtilityWarning,
-                stacklevel=caller_level(),
+                "nothing of them; lower n_subsets"
             )
 
 

@@ -24,8 +24,8 @@ from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
-from ._budget import remaining_share
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator, n_weights
+from ._phases import remaining_share
 from ._released import CHUNK_ROWS, ReleasedModel
 
 # Numbers in the generator's batch: rows times columns of a table times frequencies. Steps of 200 images are as good as
@@ -231,12 +231,8 @@ def _check_size(settings, rows):
 class RandomFeatures:
     """Random Fourier features of a sum of Gaussian kernels; independent of the data.
 
-    Parameters
-    ----------
-    frequencies : array of shape (n_features, n_frequencies)
+    `frequencies`: shape (n_features, n_frequencies).
 
-    Notes
-    -----
     Every row, wherever it lies, has features of norm 1: half of them are cosines and half sines of the same angles.
     """
 
@@ -258,25 +254,13 @@ class RandomFeatures:
 def embedding_sum(rows, class_codes, n_classes, features, *, encode=None, exact=True, unit_sizes=None):
     """Sum (1, features) over the rows of each class: one query, for a row is in one class alone.
 
-    Parameters
-    ----------
-    rows : array of shape (n_samples, ...)
-    class_codes : array of int of shape (n_samples,)
-        Rows with a code outside the classes are left out.
-    n_classes : int
-    features : RandomFeatures
-    encode : callable, default=None
-        Public or released map of a chunk of rows to what the features are of.
-    exact : bool, default=True
-        On a lattice on which sums are exact; False only without noise.
-    unit_sizes : array of int of shape (n_samples,), default=None
-        As in `moments`.
-
-    Returns
-    -------
-    BoundedSum
-        `value` of shape (n_classes, 1 + 2 * n_frequencies). With w = `CLASS_COUNT_WEIGHT`, adding a row moves it by at
-        most sqrt(w^2 + 1), which every row attains; replacing one by at most max(2, sqrt(2 (w^2 + 1))).
+    `rows`: shape (n_samples, ...).
+    `class_codes` (n_samples,): rows with a code outside the classes are left out.
+    `encode`: public or released map of a chunk of rows to what the features are of.
+    `exact`: on a lattice on which sums are exact; False only without noise.
+    `unit_sizes` (n_samples,): as in `moments`.
+    Returns: `value` of shape (n_classes, 1 + 2 * n_frequencies). With w = `CLASS_COUNT_WEIGHT`, adding a row moves it
+        by at most sqrt(w^2 + 1), which every row attains; replacing one by at most max(2, sqrt(2 (w^2 + 1))).
     """
     transform = features if encode is None else lambda chunk: features(encode(chunk))
     # an embedding is far wider than a row: 32 MB of them at a time
@@ -297,15 +281,8 @@ def embedding_sum(rows, class_codes, n_classes, features, *, encode=None, exact=
 class MERFModel(ReleasedModel):
     """Released state of DP-MERF: the codec, the classes' counts, and the generator.
 
-    Parameters
-    ----------
-    codec : ArrayCodec or FrameCodec
-    layers : list of (weight, bias), float32
-        From a standard normal latent beside the one-hot class to rows (logits of levels for tables); ReLU between.
-    n_latent : int
-    row_count : float
-    component_weights : array of shape (n_components,)
-        Released counts of the classes; one without classes.
+    `layers`: from a standard normal latent beside the one-hot class to rows (logits of levels for tables); ReLU
+    between. `component_weights` (n_components,): released counts of the classes; one without classes.
     """
 
     def __init__(self, codec, layers, n_latent, row_count, component_weights):
@@ -385,14 +362,7 @@ def _chunk_sum(chunk, codec, n_classes, features, exact, unit_sizes=None):
 def _fit_generator(target, features, codec, settings, rng):
     """Fit the generator to the released mean embeddings by their squared distance, the maximum mean discrepancy.
 
-    Parameters
-    ----------
-    target : array of shape (n_classes, 2 * n_frequencies)
-        Released.
-
-    Returns
-    -------
-    list of (weight, bias), float32
+    `target` (n_classes, 2 * n_frequencies): released.
     """
     import torch
 
@@ -421,12 +391,7 @@ def _fit_generator(target, features, codec, settings, rng):
 
 
 def _fit_image_generator(target, features, codec, settings):
-    """Fit a convolutional generator to the released mean embeddings, as `_fit_generator` does a dense one.
-
-    Returns
-    -------
-    ConditionalGenerator
-    """
+    """Fit a convolutional generator to the released mean embeddings, as `_fit_generator` does a dense one."""
     import torch
 
     width, n_classes = features.frequencies.shape[0], codec.n_classes
@@ -452,18 +417,10 @@ def _fit_image_generator(target, features, codec, settings):
 def _descend(parameters, generate, embed, target, settings, n_blocks=1):
     """Move parameters of a generator until the mean features of its rows are near the released ones of their class.
 
-    Parameters
-    ----------
-    parameters : list of tensors
-    generate : callable
-        Latents and one-hot classes to outputs of the generator.
-    embed : callable
-        Those to features.
-    target : array of shape (n_classes, 2 * n_frequencies)
-        Released.
-    settings : GeneratorSettings
-    n_blocks : int, default=1
-        Of columns, each of which has its own features before they are multiplied.
+    `generate`: latents and one-hot classes to outputs of the generator.
+    `embed`: those to features.
+    `target` (n_classes, 2 * n_frequencies): released.
+    `n_blocks`: of columns, each of which has its own features before they are multiplied.
     """
     import torch
 

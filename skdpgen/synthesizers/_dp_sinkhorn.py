@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 from ..data.validation import read_vectors
-from ..utils.progress import shows_bars
-from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
+from ..utils.validation import MOST_UNITS, Interval, check_model_size
 from ._base import TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
-from ._budget import Training, resolve_sampling
-from ._generator_model import GENERATOR_CONSTRAINTS, Coordinates, GeneratorModel, learn_rows, n_weights
+from ._generator_model import GENERATOR_CONSTRAINTS, CoordinateSettings, GeneratorModel, learn_rows, n_weights
+from ._training import Training, resolve_sampling
 
 # Generated rows of a step, and steps at once: the memory of an update grows with their product.
 _MOST_GENERATED, _MOST_AT_ONCE = 2**12, 2**12
@@ -22,23 +21,14 @@ _LATENTS, _LATENTS_OF_IMAGES, _FREQUENCIES = 8, 4, 10
 _BLUR, _BLUR_OF_IMAGES = 0.05, 1 / 40
 
 
-@dataclass(frozen=True, eq=False)
-class SinkhornSettings(Coordinates):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SinkhornSettings(CoordinateSettings):
     """The generator, the divergence and the training."""
 
-    n_components: int
-    hidden_layer_sizes: tuple
-    image_shape: tuple | None
-    n_frequencies: int | None
     generated_rows: int
     blur: float | None
     l1_weight: float
     steps_at_once: int
-    learning_rate: float
-    average: float
-    training: Training
-    seed: int
-    progress: bool
 
 
 class DPSinkhornSynthesizer(BaseSynthesizer):
@@ -217,19 +207,15 @@ class DPSinkhornSynthesizer(BaseSynthesizer):
 
 def _settings(given, seed):
     """The settings of the parameters; ValueError for parameters that would do nothing in this combination."""
-    Coordinates.check(given["image_shape"], given["n_frequencies"])
-    names = ("generated_rows", "l1_weight", "steps_at_once", "learning_rate", "average")
     images = given["image_shape"] is not None
-    return SinkhornSettings(
-        **{name: given[name] for name in names},
+    return SinkhornSettings.of(
+        given,
+        seed,
+        n_frequencies=_FREQUENCIES,
+        **{name: given[name] for name in ("generated_rows", "l1_weight", "steps_at_once")},
         n_components=given["n_components"] or (_LATENTS_OF_IMAGES if images else _LATENTS),
         blur=given["blur"] if images or given["blur"] is not None else _BLUR,
-        hidden_layer_sizes=as_sizes(given["hidden_layer_sizes"], "hidden_layer_sizes"),
-        image_shape=given["image_shape"],
-        n_frequencies=given["n_frequencies"] or _FREQUENCIES,
         training=Training(given["sampling_rate"], given["steps"], given["gradient_bound"]),
-        seed=seed,
-        progress=shows_bars(given["progress"]),
     )
 
 

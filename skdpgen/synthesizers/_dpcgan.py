@@ -14,8 +14,8 @@ from ..data.validation import read_vectors
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._before_training import network_shape
-from ._budget import Network, Training, check_device, resolve_sampling
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, learn_rows, make_generator, n_weights
+from ._training import Network, Training, check_device, resolve_sampling
 
 # Of rows and of images: number of generated ones in a step.
 _GENERATED_ROWS, _GENERATED_IMAGES = 256, 128
@@ -49,35 +49,18 @@ _ACTS = {"generator_sizes": ("image_shape", (None,))}
 # ---- settings -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class GANSettings:
-    """A generator, its discriminator, and their training.
+    """A generator, its discriminator, and their training."""
 
-    Parameters
-    ----------
-    n_components : int
-        Latent dimensions.
-    generator_sizes, discriminator_sizes : tuple of int
-        Widths of the hidden layers. Images do not use `generator_sizes`.
-    image_shape : tuple or None
-    n_critic : int
-        Steps of the discriminator for each of the generator.
-    learning_rates : tuple of two floats
-        Of the discriminator and of the generator.
-    weight_decay : float
-        Of the discriminator (AdamW); 0 is Adam.
-    average : float
-        Decay of the average of the generator's parameters.
-    training : Training
-    network : Network
-    """
-
-    n_components: int
+    n_components: int  # latent dimensions
+    # generator_sizes, discriminator_sizes: tuple of int; widths of the hidden layers. Images do not use
+    # `generator_sizes`.
     generator_sizes: tuple
     discriminator_sizes: tuple
     image_shape: tuple | None
-    n_critic: int
-    learning_rates: tuple
-    weight_decay: float
-    average: float
+    n_critic: int  # steps of the discriminator for each of the generator
+    learning_rates: tuple  # tuple of two floats; of the discriminator and of the generator
+    weight_decay: float  # of the discriminator (AdamW); 0 is Adam
+    average: float  # decay of the average of the generator's parameters
     training: Training
     network: Network
 
@@ -91,10 +74,7 @@ def _preset(name):
 def gan_settings(given, seed, *, table):
     """Return the `GANSettings` of resolved parameters of a synthesizer; `table` says whether rows are a DataFrame.
 
-    Raises
-    ------
-    ValueError
-        Parameters that contradict one another, or that would do nothing in this combination.
+    Raises ValueError: parameters that contradict one another, or that would do nothing in this combination.
     """
     if given["preset"] is not None and given["image_shape"] is not None:
         raise ValueError("preset= has dense networks: leave out image_shape=")

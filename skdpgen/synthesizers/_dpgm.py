@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from inspect import signature
 from numbers import Integral, Real
@@ -11,17 +10,17 @@ import numpy as np
 
 from ..accounting import Phase
 from ..data.frames import FrameRows
-from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.validation import MOST_UNITS, Interval
 from ._before_training import encode_rows, learn_codec, network_shape, positive_counts
-from ._budget import COUNT_SHARE, remaining_share, resolve_sampling
 from ._checkpoint import codec_of
 from ._dp_merf import RandomFeatures
+from ._phases import COUNT_SHARE, remaining_share
 from ._privae import VAE_CONSTRAINTS, VAE_TRAINING, LikelihoodSynthesizer
 from ._released import ReleasedModel
+from ._training import resolve_sampling
 from ._vae_model import (
     DEFAULT_AVERAGE,
     DEFAULT_LEARNING_RATE,
@@ -289,19 +288,10 @@ def _check_network(settings, rows):
 def training_plan(training, fit, step_size, cluster_sizes):
     """The DP-SGD plan of a charged fit, for the models of all clusters; its denominators are public or released.
 
-    Parameters
-    ----------
-    training : Training
-    fit : ChargedFit
-    step_size : float
-        Number of rows, or of units where each counts 1 (`ChargedFit.step_size`): public or released.
-    cluster_sizes : array of shape (n_clusters,)
-        Released, in the same weights.
-
-    Returns
-    -------
-    PartedPlan
-        One sampling rate and one number of steps for all clusters, and for all sizes that they may have.
+    `step_size`: number of rows, or of units where each counts 1 (`ChargedFit.step_size`): public or released.
+    `cluster_sizes` (n_clusters,): released, in the same weights.
+    Returns PartedPlan: one sampling rate and one number of steps for all clusters, and for all sizes that they may
+        have.
     """
     from ..dpsgd import PartedPlan
     from ..dpsgd._plan import plan_of_fit
@@ -316,16 +306,8 @@ def training_plan(training, fit, step_size, cluster_sizes):
 class DPGMModel(ReleasedModel):
     """Released state of DP-GM: one variational autoencoder a cluster, and the sizes of the clusters.
 
-    Parameters
-    ----------
-    parts : list of VAEModel
-        With one codec; their `component_weights` are the released counts of the classes within the cluster.
-    row_count : float
-
-    Attributes
-    ----------
-    cluster_weights : array of shape (n_clusters,)
-        Released shares of the clusters.
+    `parts`: with one codec; their `component_weights` are the released counts of the classes within the cluster.
+    `cluster_weights` (n_clusters,): released shares of the clusters.
     """
 
     def __init__(self, parts, row_count):
@@ -411,15 +393,8 @@ def fit_dpgm_model(rows, settings, fit):
 def _release_facts(rows, settings, fit):
     """Make the releases before the training: facts that were not declared, centres of clusters, and their counts.
 
-    Returns
-    -------
-    codec : ArrayCodec or FrameCodec
-    encoded : tuple
-        From `encode_rows`; private.
-    clusters : int array of shape (n_samples,)
-        Private.
-    centers : array of shape (n_clusters, d) or None
-    counts : array of shape (n_clusters * n_classes,)
+    Returns `codec`; `encoded`: from `encode_rows`; private; `clusters` (n_samples,): private; `centers` (n_clusters,
+    d); `counts` (n_clusters * n_classes,).
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     n_clusters = settings.clusters.n_clusters
@@ -462,23 +437,12 @@ def _random_features(codec, frame, n_features, settings):
 def find_centers(x, features, settings, noise_multiplier, rng, neighboring, *, unit_sizes=None):
     """Release the centres of clusters of the random features of rows: k-means, one Gaussian release an iteration.
 
-    Parameters
-    ----------
-    x : array of shape (n_samples, n_features)
-    features : RandomFeatures
-        Of norm 1.
-    settings : ClusterSettings
-    noise_multiplier : float
-        Of each of the releases.
-    rng : NoiseGenerator
-    neighboring : str or UnitRelation
-    unit_sizes : int array of shape (n_samples,), default=None
-        Where units count 1, the number of rows used of the unit of each row.
-
-    Returns
-    -------
-    array of shape (n_clusters, d)
-        The first release is the mean of all rows; the first centres lie about it, in directions drawn from the seed.
+    `x`: shape (n_samples, n_features).
+    `features`: of norm 1.
+    `noise_multiplier`: of each of the releases.
+    `unit_sizes` (n_samples,): where units count 1, the number of rows used of the unit of each row.
+    Returns an array of shape (n_clusters, d): the first release is the mean of all rows; the first centres lie about
+        it, in directions drawn from the seed.
     """
     draws = np.random.default_rng(settings.seed)
     centers, exact = None, noise_multiplier > 0
@@ -539,9 +503,7 @@ def _warn_of_small_clusters(sizes, sampling_rate):
     """Warn, by released counts, of clusters that give less than a row a step."""
     small = int((sampling_rate * sizes < 1).sum())
     if small:
-        warnings.warn(
+        warn_user(
             f"{small} of {len(sizes)} clusters have, by their released counts, less than one row a step to learn from: "
-            "lower n_clusters or raise sampling_rate",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            "lower n_clusters or raise sampling_rate"
         )

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from ..data.table_plan import TableSize, plan_bins, prefers_scores
-from ..exceptions import UtilityWarning
 from ..tabular import Categorical
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.printing import listed
 from ._count_errors import kept_sizes, weighs_units
 
@@ -20,12 +17,7 @@ _RARE_CLASS = 100
 def point_out_few_rows(rows, settings, plan):
     """Warn, by public facts, of what the noise of a plan hides in so few rows; of it there is no later warning.
 
-    Parameters
-    ----------
-    rows : FrameRows
-        Their number is used under "replace_one" between rows alone, which makes it public.
-    settings : MomentSettings or those of another model
-    plan : FitPlan
+    `rows`: their number is used under "replace_one" between rows alone, which makes it public.
     """
     if plan.neighboring != "replace_one" or plan.unit is not None:
         return
@@ -41,36 +33,28 @@ def point_out_few_rows(rows, settings, plan):
             "noisy correlation of each pair, if it shows any"
         )
     if lost:
-        warnings.warn(
+        warn_user(
             f"{n_rows} rows are too few for epsilon={plan.epsilon:.3g} and {len(rows.schema)} columns: the noise hides "
             f"{', and '.join(lost)}. Take a larger epsilon, more rows or fewer columns, and declare categories and "
-            "bounds in the schema, if they are public. Nothing was charged before this warning",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            "bounds in the schema, if they are public. Nothing was charged before this warning"
         )
 
 
 def point_out_hidden_classes(model, codes):
     """Warn where a sample asks for classes of which the released counts show no row, so that their rows are noise.
 
-    Parameters
-    ----------
-    model : ReleasedModel
-        Or the model given some columns, which refuses classes without a row.
-    codes : array of int
-        Of the classes that are asked for.
+    `model`: or the model given some columns, which refuses classes without a row. `codes`: of the classes that are
+    asked for.
     """
     ratio = getattr(model, "class_ratio", None)
     if ratio is None:
         return
     shares = np.asarray(ratio).ravel()
     if len(shares) == model.codec.n_classes and (hidden := np.unique(codes[shares[codes] <= 0])).size:
-        warnings.warn(
+        warn_user(
             f"rows of the classes {listed([model.codec.classes[code] for code in hidden], 5)} are mostly noise, and do "
             "not show how these classes differ from the others: the released counts show no row of them, because there "
-            "are none, or because the noise hides them",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            "are none, or because the noise hides them"
         )
 
 
@@ -87,12 +71,10 @@ def point_out_learned_classes(rows, plan):
         return
     what = "units" if weighs_units(plan.relation) else "rows"
     one = "classes=[...], or " if len(rows.targets) == 1 else ""
-    warnings.warn(
+    warn_user(
         f"the classes of the target {listed(open_)} are learned: {sizes.in_words(what)}. If the classes are public, "
         f"declare them, by {one}the schema: much smaller classes are then kept, and nothing is spent on the list of "
-        "classes. Nothing was charged before this warning",
-        UtilityWarning,
-        stacklevel=caller_level(),
+        "classes. Nothing was charged before this warning"
     )
 
 

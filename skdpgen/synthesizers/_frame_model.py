@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from .._types import BoundedSum, unit_of
 from ..data.level_groups import noise_with_levels
 from ..data.scores import Scores
 from ..data.table_plan import plan_tables
-from ..exceptions import UtilityWarning
 from ..generators.components import spread_components
 from ..generators.conditioning import FramesChecked, FramesGiven
 from ..generators.product_mixture import TableModel, consistent_marginals, fit_tables
@@ -25,7 +23,7 @@ from ..generators.triples import quarters_of_levels, released_triples
 from ..generators.units import UnitModel, UnitSampler
 from ..mechanisms import add_gaussian, triple_bounds, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.file_checks import check_mixture
 from ..utils.printing import listed
 from ..utils.progress import progress_bar
@@ -46,28 +44,17 @@ _MOST_COMPONENTS = 30
 class FrameModel(ReleasedModel):
     """Released state of P3GM and Moment on DataFrames.
 
-    Parameters
-    ----------
-    codec : FrameCodec
-    latent_model : TableModel, RefinedTable or ScoreModel
-        Latent space, decoder, and the prior of a model without mixture and network.
-    row_count : float
-    mixture : GaussianMixtureParameters or None
-        Prior by DP-EM in the latent space.
-    net : NetGenerator or None
-        Decoder trained by DP-SGD.
-    units : UnitModel or None
-        Of the columns and the numbers of rows of units of several rows.
-    respent : sequence of str, default=()
-        Releases that the fit did not make, by which it released the moments again; it follows from other releases.
-    target_model : TargetModel or None
-        By which the target is drawn given the other columns.
-    seen : float or None, default=NaN
-        Smallest correlation that the noise would not hide when the tables were planned (see `plan_bins`): with the
+    `latent_model`: latent space, decoder, and the prior of a model without mixture and network.
+    `mixture`: prior by DP-EM in the latent space.
+    `net`: decoder trained by DP-SGD.
+    `units`: of the columns and the numbers of rows of units of several rows.
+    `respent`: releases that the fit did not make, by which it released the moments again; it follows from other
+        releases.
+    `target_model`: by which the target is drawn given the other columns.
+    `seen`: smallest correlation that the noise would not hide when the tables were planned (see `plan_bins`): with the
         codec, it says which tables were released. None without two-way tables; NaN of a file of an earlier version,
         which does not say it.
-    ratio : float, default=1.0
-        See `ratio_of_classes`.
+    `ratio`: see `ratio_of_classes`.
     """
 
     def __init__(
@@ -250,16 +237,7 @@ def _ratio_of(state):
 def fit_frame_model(rows, model, fit):
     """Make the releases of DataFrames: facts that were not declared, then tables or scores; fit a model to them.
 
-    Parameters
-    ----------
-    rows : FrameRows
-    model : MomentSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    FrameModel
-        Without the mixture and the network of P3GM.
+    Returns FrameModel: without the mixture and the network of P3GM.
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     options = {"tables": True, "scores": model.moments_alone}
@@ -307,16 +285,7 @@ def fit_frame_model(rows, model, fit):
 def release_target_model(rows, fitted, fit):
     """Fit a model of the target to synthetic rows, release one gradient of its log-likelihood, and correct it.
 
-    Parameters
-    ----------
-    rows : FrameRows
-    fitted : FrameModel
-    fit : ChargedFit
-
-    Returns
-    -------
-    TargetModel or None
-        None, with a warning, where the noise hides all classes but one.
+    Returns None, with a warning, where the noise hides all classes but one.
     """
     codec, noise, stream = fitted.codec, fit.noise["target"], fit.stream
     covered = covered_classes(fitted.class_ratio)
@@ -330,11 +299,9 @@ def release_target_model(rows, fitted, fit):
     query = rows.target_gradients(codec, step)
     gradient = step.bound * add_gaussian(query, noise, fit.rng, fit.neighboring)
     if len(covered) < 2:  # the gradient is 0, and is released since it was charged
-        warnings.warn(
+        warn_user(
             f"the noise hides all classes of {codec.target!r} but one: there is no model of the target, and the share "
-            'of "target" in budget_split is lost',
-            UtilityWarning,
-            stacklevel=caller_level(),
+            'of "target" in budget_split is lost'
         )
         return None
     sd = step.bound * noise * query.sensitivity(fit.neighboring)
@@ -353,19 +320,8 @@ def _class_counts(packed, scale, plan, scores, codec):
 def release_triples(rows, codec, released, sd, contrasts, fit):
     """Release the interactions of all triples of columns; None where the noise would hide any of them.
 
-    Parameters
-    ----------
-    rows : FrameRows
-    codec : FrameCodec
-    released, sd : Residuals
-        The tables of the first release and their noise: columns are divided into quarters by them.
-    contrasts : Contrasts
-    fit : ChargedFit
-
-    Returns
-    -------
-    ReleasedTriples or None
-        Where None, the share of this release is still to be spent.
+    `released`, `sd`: the tables of the first release and their noise: columns are divided into quarters by them.
+    Where it returns None, the share of this release is still to be spent.
     """
     counts, marginals, _ = consistent_marginals(released, sd, contrasts, codec.optional_levels)
     quarters = quarters_of_levels(counts @ marginals, codec.n_levels)
@@ -437,9 +393,7 @@ def _warn_of_what_is_lost(codec, latent_model, unlearned, pairs):
         gone = (latent_model.class_counts == 0) & ~codec.optional_classes
         if gone.any():
             named = listed([name for name, lost in zip(codec.classes, gone) if lost], 5)
-            warnings.warn(
+            warn_user(
                 f"the noise hides the classes {named} of {codec.target!r}: the model treats them as absent. "
-                "Only a sample in which y or class_ratio names them has rows of them, which are mostly noise",
-                UtilityWarning,
-                stacklevel=caller_level(),
+                "Only a sample in which y or class_ratio names them has rows of them, which are mostly noise"
             )

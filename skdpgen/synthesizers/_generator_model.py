@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -13,7 +13,8 @@ from .._parameters import UNIT_CONSTRAINTS
 from ..data.arrays import check_image_shape, lowpass_basis
 from ..data.frames import FrameRows
 from ..utils.file_checks import check_size, check_whole
-from ..utils.validation import Interval
+from ..utils.progress import shows_bars
+from ..utils.validation import Interval, as_sizes
 from ._base import DATA_CONSTRAINTS
 from ._before_training import learn_codec, release_class_counts, sizes_by_counts
 from ._released import CHUNK_ROWS, ReleasedModel
@@ -25,7 +26,7 @@ FREQUENCIES = 8
 _GAIN = 4.0
 # Upper bound of the activations of a generator of images for each pixel of a coarse image; 50 to 55 were measured.
 ACTIVATIONS_OF_A_PIXEL = 100
-# Of the parameters that all generators of `Coordinates` have.
+# Of the parameters that all generators of `CoordinateSettings` have.
 GENERATOR_CONSTRAINTS = {
     **DATA_CONSTRAINTS,
     **UNIT_CONSTRAINTS,
@@ -37,14 +38,34 @@ GENERATOR_CONSTRAINTS = {
 }
 
 
-class Coordinates:
-    """Public coordinates in which a generator learns: of settings with `image_shape` and `n_frequencies`."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CoordinateSettings:
+    """A generator that learns in public coordinates, and its training."""
 
-    @staticmethod
-    def check(image_shape, n_frequencies):
-        """ValueError for frequencies without images."""
-        if image_shape is None and n_frequencies is not None:
+    n_components: int
+    hidden_layer_sizes: tuple
+    image_shape: tuple | None
+    n_frequencies: int  # cosines along each side of an image
+    learning_rate: float
+    average: float
+    training: object  # its steps, with a method `phase`
+    seed: int
+    progress: bool
+
+    @classmethod
+    def of(cls, given, seed, *, n_frequencies, **own):
+        """From the parameters of a synthesizer, of which `own` takes the place; ValueError for those without effect."""
+        if given["image_shape"] is None and given["n_frequencies"] is not None:
             raise ValueError("n_frequencies= is used only with image_shape=: leave it out")
+        names = ("n_components", "image_shape", "learning_rate", "average")
+        return cls(
+            **{name: given[name] for name in names if name not in own},
+            hidden_layer_sizes=as_sizes(given["hidden_layer_sizes"], "hidden_layer_sizes"),
+            n_frequencies=given["n_frequencies"] or n_frequencies,
+            seed=seed,
+            progress=shows_bars(given["progress"]),
+            **own,
+        )
 
     def fitted_to(self, rows, n_frequencies=None):
         """The settings with a checked shape of images; ValueError where the shape does not fit the rows."""
@@ -58,18 +79,8 @@ class Coordinates:
     def make_generator(self, codec, width, n_levels):
         """Make the generator that is trained: a function of public and released facts alone.
 
-        Parameters
-        ----------
-        codec : ArrayCodec or FrameCodec
-        width : int
-            Columns of `training_rows`.
-        n_levels : list of int or None
-
-        Returns
-        -------
-        generator : ConditionalGenerator
-        coordinates : dict
-            The `basis` and `gains` of its outputs: see `GeneratedRows`.
+        `width`: columns of `training_rows`. Returns `generator`; `coordinates`: the `basis` and `gains` of its outputs:
+        see `GeneratedRows`.
         """
         from ..nn._generated_rows import emphasize_classes
 
@@ -96,14 +107,8 @@ class Coordinates:
 class GeneratorModel(ReleasedModel):
     """Released state of a GAN and its relatives: the codec, the counts of the classes, and the generator.
 
-    Parameters
-    ----------
-    codec : ArrayCodec or FrameCodec
-    generator : skdpgen.nn._generators.ConditionalGenerator
-        On the CPU, in evaluation mode.
-    row_count : float
-    component_weights : array of shape (n_components,)
-        Of classes, where the model is conditional on them, else one.
+    `generator`: on the CPU, in evaluation mode. `component_weights` (n_components,): of classes, where the model is
+    conditional on them, else one.
     """
 
     def __init__(self, codec, generator, row_count, component_weights):
@@ -112,7 +117,7 @@ class GeneratorModel(ReleasedModel):
 
     @classmethod
     def of_coordinates(cls, codec, generator, row_count, component_weights, coordinates, noise):
-        """The model of a trained generator of `Coordinates`; `noise` is what the training returned of its noise."""
+        """The model of a trained generator in coordinates; `noise` is what the training returned of its noise."""
         from ..nn._generated_rows import to_rows
 
         generator = to_rows(generator, **coordinates) if generator.n_levels is None else generator
@@ -208,19 +213,8 @@ def learn_rows(rows, fit):
 def training_rows(rows, codec):
     """Rows as the networks see them: in [0, 1], or the one-hot levels of a table; private.
 
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    codec : ArrayCodec or FrameCodec
-        Released.
-
-    Returns
-    -------
-    x : float32 array of shape (n_rows, width)
-    classes : int array of shape (n_rows,)
-        Negative for rows of no class; zeros without classes.
-    n_levels : list of int or None
-        Levels of each column of a table.
+    `codec`: released. Returns `x` (n_rows, width); `classes` (n_rows,): negative for rows of no class; zeros without
+    classes; `n_levels`: levels of each column of a table.
     """
     if isinstance(rows, FrameRows):
         codes, classes = codec.codes(rows.frame)

@@ -198,4 +198,4 @@ class GPATESynthesizer(BaseCriticSynthesizer):
             k, k, self.steps, self.generated_rows, self.n_projections, self.n_bins, float(self.gradient_range),
             self.vote, float(self.threshold),
         )  # fmt: skip
-        return self._shared_settings(training, "teacher", name="G-PATE", loss="logistic")
+        return self._shared_settings(training, "teacher", "G-PATE", "logistic")

@@ -193,4 +193,4 @@ class GSWGANSynthesizer(BaseCriticSynthesizer):
         training = GradientReleases(
             self.n_critics, per_step, self.steps, self.generated_rows, float(self.gradient_bound)
         )
-        return self._shared_settings(training, "critic", name="GS-WGAN", loss="wasserstein")
+        return self._shared_settings(training, "critic", "GS-WGAN", "wasserstein")

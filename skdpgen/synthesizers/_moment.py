@@ -6,9 +6,9 @@ from ..data.frames import FrameRows
 from ..data.validation import validate_input
 from ..utils.progress import shows_bars
 from ._array_model import fit_array_model
-from ._budget import MomentSettings
 from ._frame_model import fit_frame_model
 from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
+from ._phases import MomentSettings
 
 
 class MomentSynthesizer(BaseMomentSynthesizer):

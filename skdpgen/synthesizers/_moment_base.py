@@ -15,8 +15,8 @@ from ..generators.components import join_chunks
 from ..utils.numerics import each_in_usual_numerics, usual_numerics
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._budget import plan_moments
 from ._moment_start import model_of
+from ._phases import plan_moments
 from ._synthetic_units import SyntheticUnitsMixin, unit_settings
 
 # Of the parameters that both have.

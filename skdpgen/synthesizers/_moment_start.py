@@ -26,23 +26,11 @@ _DRAWS, _DRAWN_LEVELS, _FEWEST_DRAWS = 512, 200_000, 32
 def learn_facts(rows, fit, settings=None, **basis):
     """Make the releases before the training: facts that were not declared, and moments or counts of the classes.
 
-    Parameters
-    ----------
-    rows : ArrayRows or FrameRows
-    fit : ChargedFit
-        One that goes on has these releases from its checkpoint.
-    settings : MomentSettings, default=None
-        Of the moments from which the networks start; None: none are released.
-    **basis
-        Of images without moments: the cosines of `learn_codec`.
-
-    Returns
-    -------
-    codec : ArrayCodec or FrameCodec
-    counts : array of shape (n_classes,)
-        Released; ones where nothing had to be counted.
-    moments : ArrayModel, FrameModel or None
-        The model of the released moments.
+    `fit`: one that goes on has these releases from its checkpoint.
+    `settings`: of the moments from which the networks start; None: none are released.
+    **basis: of images without moments: the cosines of `learn_codec`.
+    Returns `codec`; `counts` (n_classes,): released; ones where nothing had to be counted; `moments`: the model of the
+        released moments.
     """
     return fit.facts(
         lambda: _release_counts(rows, fit, basis) if settings is None else _release_moments(rows, fit, settings),
@@ -108,12 +96,8 @@ def draw_components(moments, stream, n_rows=None):
 def draw_rows(moments, stream, n_rows=None):
     """Rows drawn from released moments, which are free to train on; 40,000 of them by default.
 
-    Returns
-    -------
-    x : float64 array of shape (n_rows, n_features)
-        Scaled rows, or one-hot levels.
-    components : int array of shape (n_rows,)
-        Their classes, 0 without any.
+    Returns `x` (n_rows, n_features): scaled rows, or one-hot levels; `components` (n_rows,): their classes, 0 without
+    any.
     """
     components = draw_components(moments, stream, n_rows)
     drawn = moments.draw(components, stream)
@@ -123,20 +107,10 @@ def draw_rows(moments, stream, n_rows=None):
 def train_on_rows(module, x, steps, generator, loss_of, *, batch_size, rate, last_rate=1.0, progress=False):
     """Train a module in place on synthetic rows by Adam, without noise.
 
-    Parameters
-    ----------
-    module : Module
-    x : float32 tensor of shape (n_rows, n_columns)
-        A function of what was released.
-    steps : int
-    generator : torch.Generator
-        Of batches and `normals`; the draws of dropout follow its seed too.
-    loss_of : callable
-        ``loss_of(batch, normals)`` is the loss of some rows, where ``normals(*shape)`` draws standard normals.
-    batch_size : int
-    rate, last_rate : float
-        Rate of Adam, and the share of it to which it falls.
-    progress : bool, default=False
+    `x` (n_rows, n_columns): a function of what was released.
+    `generator`: of batches and `normals`; the draws of dropout follow its seed too.
+    `loss_of`: ``loss_of(batch, normals)`` is the loss of some rows, where ``normals(*shape)`` draws standard normals.
+    `rate`, `last_rate`: rate of Adam, and the share of it to which it falls.
     """
     import torch
 
@@ -165,14 +139,7 @@ def start_autoencoder(module, x, steps, network):
     Of a table, the decoder is also fitted to the likelihood of the rows under the prior (see `_PriorLikelihood`): the
     bound that the encoder gives is not tight, and the decoder that is best for it draws worse rows.
 
-    Parameters
-    ----------
-    module : PriVAEModule
-    x : float32 array of shape (n_rows, n_features [+ n_labels])
-        A function of what was released.
-    steps : int
-    network : Network
-        Its seed is that of all draws.
+    `x` (n_rows, n_features [+ n_labels]): a function of what was released. `network`: its seed is that of all draws.
     """
     import torch
 
@@ -203,12 +170,7 @@ class _PriorLikelihood:
     the model, in expectation (the bound of Burda, Grosse and Salakhutdinov with the prior as the proposal). All rows of
     a class share the draws, so many of them cost little.
 
-    Parameters
-    ----------
-    module : PriVAEModule
-    x : tensor of shape (n_rows, n_features + n_labels)
-        Synthetic rows.
-    generator : torch.Generator
+    `x` (n_rows, n_features + n_labels): synthetic rows.
     """
 
     def __init__(self, module, x, generator):

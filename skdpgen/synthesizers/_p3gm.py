@@ -20,11 +20,13 @@ from ..utils.progress import shows_bars
 from ..utils.validation import StrOptions
 from ._array_model import fit_array_model
 from ._base import TRAINING_CONSTRAINTS, LatentTransformerMixin
-from ._budget import MomentSettings, moment_split, paper_settings, resolve_sampling
 from ._frame_model import fit_frame_model
 from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
 from ._moment_start import restore_moments
 from ._p3gm_decoder import check_decoder, choose_decoder, decoder_settings, train_network
+from ._p3gm_paper import paper_settings
+from ._phases import MomentSettings, moment_split
+from ._training import resolve_sampling
 
 # Parameters that act under one value of another alone.
 _ACTS = dict.fromkeys(

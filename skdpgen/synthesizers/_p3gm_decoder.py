@@ -16,9 +16,10 @@ from ..generators.shifted_images import ShiftedImages
 from ..mixture import GaussianMixtureParameters
 from ..utils.blocks import map_blocks
 from ._before_training import encode_rows, with_labels
-from ._budget import Network, Training, suits_features
 from ._moment_start import draw_rows, train_on_rows
+from ._phases import suits_features
 from ._released import NetGenerator
+from ._training import Network, Training
 from ._vae_model import make_likelihood
 
 # Synthetic rows that the network is initialised on, how many of them are in one of those steps, their rate and number.
@@ -47,19 +48,10 @@ class DecoderSettings:
 def choose_decoder(parameters, rows):
     """The decoder that resolved parameters mean for these rows, of which only what is public is used.
 
-    Returns
-    -------
-    refines : bool
-        Whether a network refines the released decoder.
-    features : ImageFeatures or None
-        Wavelet features whose moments are released, where there are any.
-
-    Raises
-    ------
-    InvalidInputError
-        "features" are asked for where rows are no images, or have no Gaussian of their own class.
-    ValueError
-        From `_refines`.
+    Returns `refines`: whether a network refines the released decoder; `features`: wavelet features whose moments are
+        released, where there are any.
+    Raises InvalidInputError: "features" are asked for where rows are no images, or have no Gaussian of their own class.
+    Raises ValueError: from `_refines`.
     """
     given, possible = parameters["decoder"], _may_have_features(parameters, rows)
     asked = given == "features" or isinstance(given, ImageFeatures)
@@ -93,11 +85,8 @@ def _may_have_features(parameters, rows):
 def _refines(parameters, rows):
     """Whether a network refines the released decoder, rather than takes its place; public.
 
-    Raises
-    ------
-    ValueError
-        A module that refines tables or images is asked for where it cannot be, or with parameters of a network of
-        another kind.
+    Raises ValueError: a module that refines tables or images is asked for where it cannot be, or with parameters of a
+    network of another kind.
     """
     if parameters["decoder"] != "net":
         return False
@@ -132,14 +121,7 @@ def _refines(parameters, rows):
 def check_decoder(decoder, rows, model, *, cells):
     """Refuse, before anything is charged, a network that cannot be trained privately, or at all.
 
-    Parameters
-    ----------
-    decoder : DecoderSettings
-    rows : ArrayRows or FrameRows
-        Only what is public of them.
-    model : MomentSettings
-    cells : bool
-        Whether the classes of images may have sub-clusters.
+    `rows`: only what is public of them. `cells`: whether the classes of images may have sub-clusters.
     """
     decoder.network.check()
     n_features, n_latent, exact = rows.network_shape(model.n_components)
@@ -191,21 +173,11 @@ def _check_parts(net):
 def _check_network(decoder, n_features, n_latent, exact, unknown):
     """Refuse, before anything is charged, a network that cannot be trained privately, or at all.
 
-    Parameters
-    ----------
-    decoder : DecoderSettings
-    n_features, n_latent : int
-        Columns and latents of the network.
-    exact : bool
-        Whether they are those of the fit; if not, they are the least ones.
-    unknown : bool
-        Whether the number of columns follows from releases: a network of the user's own that has a fixed number of
-        them is refused.
-
-    Raises
-    ------
-    ValueError
-        For what is no DPNet, BatchNorm, LBFGS, a module of other shapes, a device that is not there.
+    `n_features`, `n_latent`: columns and latents of the network.
+    `exact`: whether they are those of the fit; if not, they are the least ones.
+    `unknown`: whether the number of columns follows from releases: a network of the user's own that has a fixed number
+        of them is refused.
+    Raises ValueError for what is no DPNet, BatchNorm, LBFGS, a module of other shapes, a device that is not there.
     """
     from ..nn import P3GMModule
     from ..nn._networks import layers_of_mlp
@@ -346,28 +318,13 @@ def _make_refinement(kind, decoder, plan=None, progress_text="", **released):
 def train_decoder(rows, plan, space, mixture, *, decoder, likelihood, widths, n_labels, warm_rows, fit, units=None):
     """Train P3GM's network on private rows under a plan that was charged; returns what may be released of it.
 
-    Parameters
-    ----------
-    rows : array of shape (n_samples, n_features [+ n_labels]), float32
-        Private; trailing one-hot columns say which component of the prior a row belongs to.
-    plan : DPSGDPlan
-    space : LatentSpace
-    mixture : GaussianMixtureParameters
-        The released prior.
-    decoder : DecoderSettings
-    likelihood : {"bernoulli", "gaussian", "table"}
-    widths : array of int or None
-        Number of levels of each block, for "table".
-    n_labels : int
-    warm_rows : array like `rows`
-        Synthetic rows from the released prior and decoder.
-    fit : ChargedFit
-    units : int array of shape (n_samples,), default=None
-        Unit of each row, for a plan of units.
-
-    Returns
-    -------
-    NetGenerator
+    `rows` (n_samples, n_features [+ n_labels]), float32: private; trailing one-hot columns say which component of the
+        prior a row belongs to.
+    `mixture`: the released prior.
+    `likelihood`: "bernoulli" or "gaussian" or "table".
+    `widths`: number of levels of each block, for "table".
+    `warm_rows`: synthetic rows from the released prior and decoder.
+    `units` (n_samples,): unit of each row, for a plan of units.
     """
     import torch
 

@@ -205,13 +205,7 @@ class PATEGANSynthesizer(BaseSynthesizer):
 def most_rows(row_count, n_teachers, width, max_rows=1):
     """Rows of a subset that its teacher uses, at most: by public or released numbers alone.
 
-    Parameters
-    ----------
-    row_count : float
-        Public, or released.
-    n_teachers, width : int
-    max_rows : int, default=1
-        Rows of a unit, which are in one subset.
+    `row_count`: public, or released. `max_rows`: rows of a unit, which are in one subset.
     """
     each = row_count / n_teachers
     most = math.ceil(each + _SPREAD * math.sqrt(each * max_rows) + max_rows)

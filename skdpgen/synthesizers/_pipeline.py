@@ -7,8 +7,6 @@ pipeline before it maps rows back.
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
@@ -21,7 +19,7 @@ from .._base import PrivateEstimator
 from ..data.scaling import RowScaling
 from ..exceptions import PrivacyLeakWarning
 from ..tabular import TableEncoder
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 
 
 def _last_has(method):
@@ -116,13 +114,12 @@ class PrivatePipeline(Pipeline):
         private = [k for k, (_, step) in enumerate(steps) if _is_private(step)]
         for name, step in steps[: private[-1]] if private else ():
             if not _is_left_out(step) and not _is_public(name, public) and not _holds_nothing_private(step):
-                warnings.warn(
+                warn_user(
                     f"step {name!r} ({type(step).__name__}) learns from the rows, and nothing is charged for it: one "
                     "record can change the rows that all later steps see, so the guarantee on their cards does not "
                     f"hold. Leave it out (private steps take bounds=), or name it in public_steps=({name!r},) if it "
                     "was fitted on public rows alone",
                     PrivacyLeakWarning,
-                    stacklevel=caller_level(),
                 )
 
     def _stated(self):

@@ -21,11 +21,7 @@ _DEFAULT_SHARES = {"bounds": 0.05, "clusters": 0.1}
 def recorded_parameters(card, owner):
     """Return the constructor parameters that a card holds: all but objects of the caller and what `_LEFT_OUT` names.
 
-    Parameters
-    ----------
-    card : PrivacyCard
-    owner : type
-        Class of the synthesizer.
+    `owner`: class of the synthesizer.
     """
     known = owner._get_param_names()
     given = card["model"]["parameters"] if card["model"]["name"] == owner.__name__ else {}

@@ -30,17 +30,9 @@ class ReleasedModel:
 
     A subclass holds the generator: it has `draw`, and `_state` and `_restore` for release files.
 
-    Parameters
-    ----------
-    codec : ArrayCodec or FrameCodec
-    row_count : float
-    component_weights : array of shape (n_components,)
-        Of the classes, where the model is conditional on them; else of the components of the prior, or one.
-
-    Attributes
-    ----------
-    gradient_noise : (str, bool) or None
-        Source of the noise of DP-SGD, in words, and whether it was private; None without DP-SGD.
+    `component_weights` (n_components,): of the classes, where the model is conditional on them; else of the components
+        of the prior, or one.
+    `gradient_noise`: source of the noise of DP-SGD, in words, and whether it was private; None without DP-SGD.
     """
 
     gradient_noise = None
@@ -141,22 +133,11 @@ def level_probabilities(logits, n_levels):
 class NetGenerator:
     """Sample a latent of the row's component and decode it through a network trained by DP-SGD.
 
-    Parameters
-    ----------
-    space : LatentSpace
-    mixture : GaussianMixtureParameters
-    layers : list of (weight, bias) or None
-        Of the decoder, where it is linear layers with ReLU between them.
-    likelihood : {"bernoulli", "gaussian", "table"}
-    widths : array of int or None
-        Number of levels of each block, for "table".
-    module : P3GMModule or None
-        None once loaded from a file.
-
-    Attributes
-    ----------
-    noise : (str, bool) or None
-        Source of the noise of its training, in words, and whether it was private.
+    `layers`: of the decoder, where it is linear layers with ReLU between them.
+    `likelihood`: "bernoulli" or "gaussian" or "table".
+    `widths`: number of levels of each block, for "table".
+    `module`: None once loaded from a file.
+    `noise`: source of the noise of its training, in words, and whether it was private.
     """
 
     noise = None
@@ -244,14 +225,8 @@ MODEL_FORMAT = "skdpgen-model/1"
 def save_state(path, model, state):
     """Write released state to one file.
 
-    Parameters
-    ----------
-    path : str, Path or Draft
-        Ends in .safetensors.
-    model : str
-        Class name of the synthesizer.
-    state : dict
-        Nested dicts of arrays and of what JSON holds; released or public values alone.
+    `path`: ends in .safetensors. `model`: class name of the synthesizer. `state`: nested dicts of arrays and of what
+    JSON holds; released or public values alone.
     """
     name = Path(path.target if isinstance(path, Draft) else path).name
     if not name.endswith(".safetensors"):

@@ -276,18 +276,8 @@ def _named(texts):
 def summarize(model, card: PrivacyCard, importance=None):
     """Summarize a released model of a table: post-processing, which charges nothing.
 
-    Parameters
-    ----------
-    model : ReleasedModel
-        With a FrameCodec.
-    card : PrivacyCard
-        Of its fit: the noise of each release.
-    importance : dict, default=None
-        Public weights of columns, as the fit was given them.
-
-    Returns
-    -------
-    FitSummary
+    `model`: with a FrameCodec. `card`: of its fit: the noise of each release. `importance`: public weights of columns,
+    as the fit was given them.
     """
     codec, n_rows = model.codec, float(model.row_count)
     counts_units = weighs_units(card.relation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
 
@@ -11,11 +10,11 @@ import pandas as pd
 
 from .._parameters import unit_columns
 from ..data.frames import FrameRows
-from ..exceptions import InvalidInputError, UtilityWarning
+from ..exceptions import InvalidInputError
 from ..generators.units import UnitModel, UnitSampler, fit_shared, fit_units, with_ids
 from ..mechanisms import add_gaussian, unit_plan, unpack_one_hot_moments
 from ..tabular._identifiers import with_keys
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.printing import listed
 
 # Share of the moments' budget for the tables of units: of their number of rows alone, and with columns.
@@ -30,21 +29,11 @@ _MOST_UNITS = 10**9
 
 @dataclass(frozen=True)
 class UnitSettings:
-    """What is released of units of several rows, beside the rows; public.
+    """What is released of units of several rows, beside the rows; public."""
 
-    Parameters
-    ----------
-    name : column name
-        Of the identifiers, in a sample.
-    columns : tuple of column names
-        That are constant within a unit.
-    shared : tuple of column names
-        In which the rows of a synthetic unit are as alike as those of a real one.
-    """
-
-    name: object
-    columns: tuple
-    shared: tuple = ()
+    name: object  # column name; of the identifiers, in a sample
+    columns: tuple  # column names; that are constant within a unit
+    shared: tuple = ()  # column names; in which the rows of a synthetic unit are as alike as those of a real one
 
     @property
     def share(self):
@@ -60,22 +49,8 @@ class UnitSettings:
 def unit_settings(estimator, rows, model):
     """Return what a fit releases of its units, from public facts; None where it has none, or no rows of a table.
 
-    Parameters
-    ----------
-    estimator : MomentSynthesizer or P3GMSynthesizer
-        In a fit: its unit is known.
-    rows : FrameRows or ArrayRows
-        Validated.
-    model : MomentSettings
-
-    Returns
-    -------
-    UnitSettings or None
-
-    Raises
-    ------
-    ValueError, InvalidInputError
-        `columns` or `shared` of the unit are given where they have no meaning; nothing was charged.
+    `estimator`: in a fit: its unit is known. `rows`: validated. Raises ValueError, InvalidInputError: `columns` or
+    `shared` of the unit are given where they have no meaning; nothing was charged.
     """
     asked = estimator._asked_unit
     given = [name for name in ("columns", "shared") if getattr(asked, name) is not None]
@@ -122,17 +97,7 @@ def _name_of_ids(unit, taken):
 def release_units(rows, codec, settings, fit):
     """Release the tables of units, and fit the model of units to them.
 
-    Parameters
-    ----------
-    rows : FrameRows
-    codec : FrameCodec
-        Released.
-    settings : UnitSettings
-    fit : ChargedFit
-
-    Returns
-    -------
-    UnitModel
+    `codec`: released.
     """
     tables = rows.unit_tables(codec, settings.columns)
     noise_multiplier = fit.noise["units"]
@@ -148,27 +113,15 @@ def release_units(rows, codec, settings, fit):
 def release_pairs(rows, model, shared, fit):
     """Release how alike two rows of a unit are in some columns, and let those of synthetic units be so.
 
-    Parameters
-    ----------
-    rows : FrameRows
-    model : FrameModel
-        With `units`.
-    shared : tuple of column names
-    fit : ChargedFit
-
-    Returns
-    -------
-    UnitModel
+    `model`: with `units`.
     """
     counts = rows.unit_pairs(model.codec, shared)
     noise_multiplier = fit.noise["unit_pairs"]
     n_units, *alike = add_gaussian(counts, noise_multiplier, fit.rng, fit.neighboring)
     if n_units <= _SURE * noise_multiplier * counts.sensitivity(fit.neighboring):
-        warnings.warn(
+        warn_user(
             f"too few units of two rows for this noise to tell how alike they are in {listed(shared)}: rows of "
-            "synthetic units are independent in these columns",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            "synthetic units are independent in these columns"
         )
         return replace(model.units, shared=shared, copied=(0.0,) * len(shared))
     return fit_shared(model, shared, np.clip(np.array(alike) / n_units, 0.0, 1.0), fit.stream)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .._parameters import GroupDivergence
-from ..exceptions import InvalidInputError, UtilityWarning
+from ..exceptions import InvalidInputError
 from ..generators.components import spread_components
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.file_checks import check_size
 from ..utils.validation import check_model_size
 from ._before_training import encode_rows, sizes_by_counts, with_labels
-from ._budget import MomentSettings, Network, Training, resolve_sampling
 from ._moment_start import draw_rows, learn_facts, start_autoencoder
+from ._phases import MomentSettings
 from ._released import CHUNK_ROWS, ReleasedModel
+from ._training import Network, Training, resolve_sampling
 
 # Latents from which on a sparse encoder has a meaning: it normalises the length of those of a record.
 _FEWEST_SPARSE = 3
@@ -69,10 +69,7 @@ class VAESettings:
 def vae_settings(given, seed):
     """Return the `VAESettings` of resolved parameters of a synthesizer; those that it lacks are at their defaults.
 
-    Raises
-    ------
-    ValueError
-        Parameters that contradict one another, or that would do nothing in this combination.
+    Raises ValueError: parameters that contradict one another, or that would do nothing in this combination.
     """
     shared = {name: given[name] for name in ("n_components", "beta", "likelihood", "image_shape")}
     shared["training"] = Training(given["sampling_rate"], given["steps"], given["gradient_bound"])
@@ -116,11 +113,7 @@ def resolve_training(settings, n_rows, relation, /, **sizes):
 def _group_sizes(groups, expected_batch_size):
     """Number of groups of a step, and the fewest records of a group that its divergence takes.
 
-    Parameters
-    ----------
-    groups : GroupDivergence
-    expected_batch_size : float
-        Public or released; by default the number of groups follows from it.
+    `expected_batch_size`: public or released; by default the number of groups follows from it.
     """
     from ..nn._divergences import make_divergence
 
@@ -134,17 +127,8 @@ def _group_sizes(groups, expected_batch_size):
 def training_plan(settings, fit, step_size):
     """The DP-SGD plan of a charged fit; its denominators are public or released.
 
-    Parameters
-    ----------
-    settings : VAESettings
-    fit : ChargedFit
-    step_size : float
-        Number of rows, or of units where each counts 1 (`ChargedFit.step_size`): public or released.
-
-    Returns
-    -------
-    DPSGDPlan, bool
-        The flag is whether a group may be expected to have as many records as the divergence needs.
+    `step_size`: number of rows, or of units where each counts 1 (`ChargedFit.step_size`): public or released. Returns
+    DPSGDPlan, bool: the flag is whether a group may be expected to have as many records as the divergence needs.
     """
     from ..dpsgd import DPSGDPlan, TermwisePlan, WholeBatchPlan
     from ..dpsgd._plan import plan_of_fit
@@ -209,19 +193,10 @@ def make_net(settings, n_features, n_labels, likelihood, *, plan=None, progress_
 def check_network(settings, n_features, n_labels, exact):
     """Refuse, before anything is charged, what cannot be trained privately, or at all.
 
-    Parameters
-    ----------
-    settings : VAESettings
-    n_features, n_labels : int
-    exact : bool
-        Whether they are those of the fit; if not, they are the least ones, and modules of the user's own that have a
-        fixed number of columns are refused.
-
-    Raises
-    ------
-    ValueError
-        For what is no DPNet, BatchNorm, LBFGS, modules of other shapes, a device that is not there; a prior of another
-        dimension; a divergence that is not one finite number, or that reaches other groups.
+    `exact`: whether they are those of the fit; if not, they are the least ones, and modules of the user's own that have
+        a fixed number of columns are refused.
+    Raises ValueError for what is no DPNet, BatchNorm, LBFGS, modules of other shapes, a device that is not there; a
+        prior of another dimension; a divergence that is not one finite number, or that reaches other groups.
     """
     from ..nn import PriVAEModule
     from ..nn._divergences import check_divergence, make_divergence
@@ -242,20 +217,8 @@ def check_network(settings, n_features, n_labels, exact):
 def check_modules(make, kind, autoencoder, settings, n_features, exact, *, n_more, **options):
     """Refuse a net whose optimizer or modules cannot be trained privately, or do not fit the rows.
 
-    Parameters
-    ----------
-    make : callable
-        Number of columns -> DPNet.
-    kind : Module class
-        Of its module.
-    autoencoder : callable
-        From the module to one autoencoder of it.
-    settings : VAESettings
-    n_features, exact : as in `check_network`
-    n_more : int
-        Further numbers of a row: its labels, and its cluster.
-    **options
-        Of `DPNet.check`.
+    `make`: number of columns -> DPNet. `kind`: of its module. `autoencoder`: from the module to one autoencoder of it.
+    `n_more`: further numbers of a row: its labels, and its cluster. **options: of `DPNet.check`.
     """
     from ..dpsgd import check_module, check_optimizer
     from ..nn._parameters import check_unknown_width
@@ -291,15 +254,9 @@ def check_modules(make, kind, autoencoder, settings, n_features, exact, *, n_mor
 class VAEModel(ReleasedModel):
     """Released state of a private variational autoencoder: encoder, decoder and prior.
 
-    Parameters
-    ----------
-    codec : ArrayCodec or FrameCodec
-    module : PriVAEModule
-        On the CPU, in evaluation mode, its divergence dropped.
-    likelihood : {"bernoulli", "gaussian", "laplace", "table"}
-    row_count : float
-    component_weights : array of shape (n_components,)
-        Of classes, where the model is conditional on them, else one.
+    `module`: on the CPU, in evaluation mode, its divergence dropped.
+    `likelihood`: "bernoulli" or "gaussian" or "laplace" or "table".
+    `component_weights` (n_components,): of classes, where the model is conditional on them, else one.
     """
 
     def __init__(self, codec, module, likelihood, row_count, component_weights):
@@ -493,11 +450,9 @@ def fit_vae_model(rows, settings, fit):
     row_count, weights, step_size = sizes_by_counts(counts, rows, fit, moments)
     train, enough = training_plan(settings, fit, step_size)
     if not enough:
-        warnings.warn(
+        warn_user(
             f"few records a step for {getattr(train, 'n_groups', 1)} groups: most are smaller than the divergence "
-            "needs; lower n_groups or raise sampling_rate",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            "needs; lower n_groups or raise sampling_rate"
         )
     net = make_net(
         settings,

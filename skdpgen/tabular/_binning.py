@@ -162,17 +162,8 @@ class Binning:
 def draw_in_runs(mass, starts, stops, uniforms):
     """Draw one entry of a run for each row, by the mass of the entries.
 
-    Parameters
-    ----------
-    mass : array of shape (n_entries,)
-    starts, stops : arrays of int of shape (n_rows,)
-        First entry of the run of each row, and the one behind its last.
-    uniforms : array of shape (n_rows,)
-        In [0, 1).
-
-    Returns
-    -------
-    array of int of shape (n_rows,)
+    `mass`: shape (n_entries,). `starts`, `stops` (n_rows,): first entry of the run of each row, and the one behind its
+    last. `uniforms` (n_rows,): in [0, 1). Returns an array of shape (n_rows,).
     """
     total = np.concatenate([[0.0], np.cumsum(mass)])
     low, high = total[starts], total[stops]
@@ -194,20 +185,12 @@ def measure_of(edges):
 def fine_grid(column):
     """Return the public fine grid of a numeric or datetime column: edges that depend on its bounds alone.
 
-    Parameters
-    ----------
-    column : Numeric or Datetime
-        With bounds.
-
-    Returns
-    -------
-    array of shape (n_cells + 1,), float64
-        Up to 256 integers (or multiples of `step`) have a cell each. Else the grid is the union of 64 cells of equal
-        width and 72 to 96 whose width grows with the distance from zero (from the lower bound, where zero is outside),
-        with zero
-        and the two bounds as separate points: amounts of money are often zero, and clipped values pile up at a bound.
-        Declared `spikes` are points too.
-        Datetimes have 128 cells of equal width and the two bounds.
+    `column`: with bounds.
+    Returns an array of shape (n_cells + 1,): up to 256 integers (or multiples of `step`) have a cell each. Else the
+        grid is the union of 64 cells of equal width and 72 to 96 whose width grows with the distance from zero (from
+        the lower bound, where zero is outside), with zero and the two bounds as separate points: amounts of money are
+        often zero, and clipped values pile up at a bound. Declared `spikes` are points too. Datetimes have 128 cells of
+        equal width and the two bounds.
     """
     low, high = map(float, numeric_bounds(column))
     if column.whole and high - low < MAX_UNIT_CELLS:
@@ -247,19 +230,8 @@ def is_uneven(noisy, column, noise_sd, binning):
 
     The rows of each bin are measured again with less noise, so that differences between bins are no evidence.
 
-    Parameters
-    ----------
-    noisy : array of shape (n_cells,)
-        Counts on `fine_grid`.
-    column : Numeric or Datetime
-    noise_sd : float
-        Standard deviation of the noise on one cell; above 0.
-    binning : Binning
-        The bins, for instance `Binning.equal_width`.
-
-    Returns
-    -------
-    bool
+    `noisy` (n_cells,): counts on `fine_grid`. `noise_sd`: standard deviation of the noise on one cell; above 0.
+    `binning`: the bins, for instance `Binning.equal_width`.
     """
     edges = fine_grid(column)
     starts = np.unique(np.searchsorted(binning.bin_edges[1:-1], edges[:-1], side="right"), return_index=True)[1][1:]
@@ -270,24 +242,13 @@ def is_uneven(noisy, column, noise_sd, binning):
 def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1, *, learned_bounds=False, single_values=False):
     """Return the binning that a noisy histogram on `fine_grid` gives: post-processing, no other input.
 
-    Parameters
-    ----------
-    noisy : array of shape (n_cells,)
-    column : Numeric or Datetime
-    noise_sd : float
-        Standard deviation of the noise on one cell.
-    max_bins : int
-    n_columns : int, default=1
-        Columns that share the probability that noise far from the rows passes for rows.
-    learned_bounds : bool, default=False
-        Whether the bounds are learned: they may be wider than the rows. Of a column of few integers, the ends that
-        noise alone explains are then cut off.
-    single_values : bool, default=False
-        Whether each value of a column of few integers is a bin: for tables of one column, which have little noise.
-
-    Returns
-    -------
-    Binning
+    `noisy`: shape (n_cells,).
+    `noise_sd`: standard deviation of the noise on one cell.
+    `n_columns`: columns that share the probability that noise far from the rows passes for rows.
+    `learned_bounds`: whether the bounds are learned: they may be wider than the rows. Of a column of few integers, the
+        ends that noise alone explains are then cut off.
+    `single_values`: whether each value of a column of few integers is a bin: for tables of one column, which have
+        little noise.
     """
     edges = fine_grid(column)
     measure = measure_of(edges)
@@ -372,19 +333,10 @@ def _range_of_values(noisy, measure, noise_sd, n_columns):
 def merge(mass, noise_sd, max_bins):
     """Merge adjacent cells into bins of about equal mass.
 
-    Parameters
-    ----------
-    mass : array of shape (n_cells,)
-        Denoised counts.
-    noise_sd : float
-    max_bins : int
-
-    Returns
-    -------
-    list of int
-        First cell of each bin: the partition into at most `max_bins` runs that minimises
-        sum(mass of the bin ^ 2) + (_COST noise_sd)^2 * number of bins. A spike stays alone, because joining it to
-        another cell is costly; neighbours that are small against the noise are joined.
+    `mass` (n_cells,): denoised counts.
+    Returns: first cell of each bin: the partition into at most `max_bins` runs that minimises sum(mass of the bin ^ 2)
+        + (_COST noise_sd)^2 * number of bins. A spike stays alone, because joining it to another cell is costly;
+        neighbours that are small against the noise are joined.
     """
     n = len(mass)
     total = np.concatenate([[0.0], np.cumsum(mass)])

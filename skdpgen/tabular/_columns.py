@@ -55,11 +55,9 @@ _OFFSET = re.compile(r"(?:UTC)?[+-](?:[01]\d|2[0-3]):?[0-5]\d")
 def output_dtype(name: str):
     """Return the pandas dtype of a dtype name of a schema; "str" is pandas' own default for text.
 
-    Raises
-    ------
-    TypeError
-        The name is none of the dtypes that a column may have: numbers, bools, text, objects, categories and datetimes
-        of numpy, pandas and Arrow, the last with a time zone of the IANA database, UTC or an offset such as +02:00.
+    Raises TypeError: the name is none of the dtypes that a column may have: numbers, bools, text, objects, categories
+    and datetimes of numpy, pandas and Arrow, the last with a time zone of the IANA database, UTC or an offset such as
+    +02:00.
     """
     if form_of(name) is not None:
         return parse_form(name)

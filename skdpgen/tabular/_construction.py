@@ -9,15 +9,14 @@ from __future__ import annotations
 import ast
 import json
 import math
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from ..exceptions import SchemaError, UtilityWarning
-from ..utils.callers import caller_level
+from ..exceptions import SchemaError
+from ..utils.callers import warn_user
 from ._columns import Boolean, Categorical, Datetime, Numeric, output_dtype, unit_microseconds
 from ._constraints import Combinations, Conditional, Lookup, RowConstraint, read_constraint
 from ._construction_steps import (
@@ -55,47 +54,27 @@ _DAY, _SECOND = 86_400_000_000, 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Construction:
-    """What the constraints of a schema do to a table, row by row.
+    """What the constraints of a schema do to a table, row by row."""
 
-    Parameters
-    ----------
-    table : Schema
-        Of the rows that come in and go out, with its constraints; it may be incomplete.
-    steps : tuple
-        In the order in which rows are put together again.
-    limits : dict
-        Name of a column without declared bounds -> (low, high) that follow from the constraints, in its own numbers.
-    texts : tuple of str
-        Constraints of which at least a part is satisfied by construction.
-    left : tuple of str
-        Constraints that are not, or not wholly, satisfied by construction: rows that violate one are drawn again.
-    constant : tuple of column names, default=()
-        That are constant within a unit: those that are constructed follow from one another alone.
-    """
-
-    table: Schema
-    steps: tuple
+    table: Schema  # of the rows that come in and go out, with its constraints; it may be incomplete
+    steps: tuple  # in the order in which rows are put together again
+    # name of a column without declared bounds -> (low, high) that follow from the constraints, in its own numbers
     limits: dict
-    texts: tuple
+    texts: tuple  # tuple of str; constraints of which at least a part is satisfied by construction
+    # tuple of str; constraints that are not, or not wholly, satisfied by construction: rows that violate one are drawn
+    # again
     left: tuple
+    # column names; that are constant within a unit: those that are constructed follow from one another alone
     constant: tuple = ()
 
     @classmethod
     def of(cls, schema, fixed=(), constant=()):
         """Return the construction of a schema with constraints.
 
-        Parameters
-        ----------
-        schema : Schema
-        fixed : sequence of column names
-            Targets, on which a model is conditional: they are not constructed.
-        constant : sequence of column names
-            That are constant within a unit of several rows: each of them is constructed from others of them, or not.
-
-        Raises
-        ------
-        ValueError
-            A constraint contradicts the schema, or cannot be satisfied.
+        `fixed`: targets, on which a model is conditional: they are not constructed.
+        `constant`: that are constant within a unit of several rows: each of them is constructed from others of them, or
+            not.
+        Raises ValueError: a constraint contradicts the schema, or cannot be satisfied.
         """
         steps, left, made, kept = [], [], [], _Kept(tuple(fixed), tuple(constant))
         for text in schema.constraints:
@@ -147,15 +126,8 @@ class Construction:
     def implied(self, name, wanted, low, high, seen):
         """Necessary conditions of a condition on a constructed column: (column, lowest, highest) that the model sees.
 
-        Parameters
-        ----------
-        name : column name
-        wanted : callable
-            Whether a value of the column fulfils the condition.
-        low, high : float or None
-            The range of the condition, in the numbers of the column.
-        seen : Schema
-            What the model sees, complete.
+        `wanted`: whether a value of the column fulfils the condition. `low`, `high`: the range of the condition, in the
+        numbers of the column. `seen`: what the model sees, complete.
         """
         if any(map(wanted, self.written(name))):
             return None
@@ -415,12 +387,7 @@ def _hardly_repeats(column):
 def refuse_violations(frame, schema, conditions):
     """Raise SchemaError if rows violate a condition for which rows are drawn again; it names the condition, no value.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        Of the columns of `schema`. **Privacy**: rows are private values, not released.
-    schema : Schema
-    conditions : sequence of constraints
+    `frame`: of the columns of `schema`. **Privacy**: rows are private values, not released.
     """
     for condition in conditions:
         rows = pd.DataFrame({name: typed(frame[name], schema[name]) for name in condition.columns})
@@ -434,18 +401,7 @@ def within_reach(schema, conditions, learned):
     The noise may hide the numbers of a column. Then its bounds are default ones, and rows could be drawn again forever.
     This depends on the released bounds and the declared conditions alone.
 
-    Parameters
-    ----------
-    schema : Schema
-        Complete.
-    conditions : sequence of constraints
-        For which rows are drawn again.
-    learned : sequence of column names
-        Columns without declared bounds.
-
-    Returns
-    -------
-    Schema
+    `schema`: complete. `conditions`: for which rows are drawn again. `learned`: columns without declared bounds.
     """
     limits = {}
     for condition in conditions:
@@ -510,11 +466,9 @@ def warn_of_contradictions(construction):
         rows = _trial_rows([schema[name] for name in sorted(names, key=str)], [one.tree for one in together])
         if not np.all([one.holds(rows) for one in together], axis=0).any():
             texts = ", ".join(repr(one.text) for one in together)
-            warnings.warn(
+            warn_user(
                 f"none of {_TRIAL_ROWS} rows drawn at random from declared bounds and categories satisfies {texts}: if "
-                "the conditions contradict one another, or the bounds, sample will find no row",
-                UtilityWarning,
-                stacklevel=caller_level(),
+                "the conditions contradict one another, or the bounds, sample will find no row"
             )
 
 

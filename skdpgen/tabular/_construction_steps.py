@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from ..exceptions import SchemaError, UtilityWarning
-from ..utils.callers import caller_level
+from ..exceptions import SchemaError
+from ..utils.callers import warn_user
 from ..utils.categories import family
 from ._columns import (
     Boolean,
@@ -509,11 +508,9 @@ class Merged(_Step):
     def settle(self, columns):
         rows = self._rows(columns[self.name])
         if self.is_function and rows != self._as_function(rows):
-            warnings.warn(
+            warn_user(
                 f"the released combinations hold several values for one {self.name!r}, against the constraint "
-                f"{self.text!r}: of each, rows have the first alone",
-                UtilityWarning,
-                stacklevel=caller_level(),
+                f"{self.text!r}: of each, rows have the first alone"
             )
 
     @staticmethod

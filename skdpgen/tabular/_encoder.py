@@ -81,16 +81,8 @@ def sample_levels(weights, rng):
 def one_hot(codes, sizes, dtype=np.float32):
     """Return the one-hot matrix of level codes, block after block.
 
-    Parameters
-    ----------
-    codes : array of int of shape (n_rows, n_blocks)
-    sizes : sequence of int of length n_blocks
-        Number of levels of each block.
-    dtype : dtype, default=float32
-
-    Returns
-    -------
-    array of shape (n_rows, sum(sizes))
+    `codes`: shape (n_rows, n_blocks). `sizes`: number of levels of each block. Returns an array of shape (n_rows,
+    sum(sizes)).
     """
     codes, offsets = np.asarray(codes), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     matrix = np.zeros((len(codes), offsets[-1]), dtype=dtype)

@@ -142,10 +142,7 @@ def type_of_objects(series):
 def from_form(series, name):
     """Return the numbers of a column whose dtype has the form `name` (a span or time in seconds), or None for others.
 
-    Returns
-    -------
-    array of float64, NaN where missing, or None
-        None where the values are not of that form.
+    Returns None where the values are not of that form.
     """
     dtype, form = series.dtype, form_of(name)
     if pdt.is_object_dtype(dtype):
@@ -226,15 +223,8 @@ def _plain(series):
 def to_form(values, absent, name, decimals=None):
     """Return a Series of decimals, spans or times of the day.
 
-    Parameters
-    ----------
-    values : array of shape (n_rows,), float64
-        Spans and times in seconds.
-    absent : bool array of shape (n_rows,)
-    name : str
-        Name of the dtype.
-    decimals : int, default=None
-        Of decimals; None writes as many as a number has.
+    `values` (n_rows,): spans and times in seconds. `absent`: shape (n_rows,). `name`: name of the dtype. `decimals`: of
+    decimals; None writes as many as a number has.
     """
     form, dtype = form_of(name), parse_form(name)
     if form == "span":

@@ -150,23 +150,12 @@ def numeric_bounds(column):
 def numeric_values(series, column, on_invalid="clip"):
     """Return the values of a numeric or datetime column as float64, clipped to its bounds.
 
-    Parameters
-    ----------
-    series : Series
-    column : Numeric or Datetime
-        Datetimes are counted in steps of the resolution from 1970 on the wall clock, numbers with a `step` in steps.
-    on_invalid : {"clip", "raise"}, default="clip"
-
-    Returns
-    -------
-    array of shape (n_rows,), float64
-        NaN where missing.
-
-    Raises
-    ------
-    SchemaError
-        The values are not numbers (datetimes), are infinite, or are missing where the schema does not allow it; with
-        ``on_invalid="raise"``, are out of bounds, or not integers or multiples of `step`.
+    `column`: datetimes are counted in steps of the resolution from 1970 on the wall clock, numbers with a `step` in
+        steps.
+    `on_invalid`: "clip" or "raise".
+    Returns an array of shape (n_rows,): NaN where missing.
+    Raises SchemaError: the values are not numbers (datetimes), are infinite, or are missing where the schema does not
+        allow it; with ``on_invalid="raise"``, are out of bounds, or not integers or multiples of `step`.
     """
     if on_invalid not in ON_INVALID:
         raise ValueError(f"on_invalid must be 'clip' or 'raise'; got {on_invalid!r}")
@@ -285,21 +274,10 @@ def column_levels(column):
 def level_codes(series, column):
     """Return the level of each row of a categorical or boolean column.
 
-    Parameters
-    ----------
-    series : Series
-    column : Categorical or Boolean
-        With categories None, only the types of the values are checked and the result is None.
-
-    Returns
-    -------
-    array of shape (n_rows,), intp, or None
-        Position in `column_levels`: a category, then "other", then missing.
-
-    Raises
-    ------
-    SchemaError
-        Undeclared categories (where there is no "other"), missing values where there may be none, mixed types.
+    `column`: with categories None, only the types of the values are checked and the result is None.
+    Returns an array of shape (n_rows,): position in `column_levels`: a category, then "other", then missing.
+    Raises SchemaError: undeclared categories (where there is no "other"), missing values where there may be none, mixed
+        types.
     """
     codes, uniques = factorize(series, column)
     if column.values is None:
@@ -439,18 +417,10 @@ def _as_family(uniques, wanted, categories):
 def restore(values, column, decimals=None):
     """Return a Series of the column's dtype.
 
-    Parameters
-    ----------
-    values : array of shape (n_rows,)
-        For categorical and boolean columns level codes; else numbers as in `numeric_bounds`, NaN where missing.
-    column : Numeric, Categorical, Boolean or Datetime
-    decimals : int, default=None
-        Decimals of numbers for which the column declares none.
-
-    Returns
-    -------
-    Series
-        Inside the bounds; integers, decimals and resolution follow the column.
+    `values` (n_rows,): for categorical and boolean columns level codes; else numbers as in `numeric_bounds`, NaN where
+        missing.
+    `decimals`: decimals of numbers for which the column declares none.
+    The values are inside the bounds; integers, decimals and resolution follow the column.
     """
     dtype = output_dtype(column.dtype)
     if isinstance(column, Categorical | Boolean):

@@ -73,11 +73,7 @@ def merge_keys(schema, keys):
 def insert_keys(chunks, keys):
     """Yield chunks of a sample with fresh keys: no key occurs twice in all chunks together.
 
-    Parameters
-    ----------
-    chunks : iterable of DataFrame or of (DataFrame, y)
-    keys : sequence of (int, Identifier)
-        Places in the whole table, in increasing order.
+    `keys`: places in the whole table, in increasing order.
     """
     start = 0
     for chunk in chunks:
@@ -88,15 +84,10 @@ def insert_keys(chunks, keys):
 def with_keys(chunk, keys, start, units=None):
     """Insert fresh keys into a chunk of a sample.
 
-    Parameters
-    ----------
-    chunk : DataFrame or (DataFrame, y)
-    keys : sequence of (int, Identifier)
-        Places in the whole table, in increasing order.
-    start : int
-        Number of rows before this chunk: counters go on after it.
-    units : array of int of shape (n_rows,), default=None
-        Unit of each row, in ascending order, of a chunk of whole units: counters within a unit start at 1 in each.
+    `keys`: places in the whole table, in increasing order.
+    `start`: number of rows before this chunk: counters go on after it.
+    `units` (n_rows,): unit of each row, in ascending order, of a chunk of whole units: counters within a unit start at
+        1 in each.
     """
     if not keys:
         return chunk

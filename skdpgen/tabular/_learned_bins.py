@@ -94,17 +94,8 @@ def bins_from_histogram(noisy, schema, noise_sd, max_bins=32, *, learned=(), sin
 def middles_from_histogram(noisy, schema, noise_sd, binnings) -> dict[str, int]:
     """Number of bins below the middle of each column: where about half of the rows are, by the released counts.
 
-    Parameters
-    ----------
-    noisy, schema, noise_sd
-        As in `bins_from_histogram`.
-    binnings : dict of column name -> Binning
-        From the same counts.
-
-    Returns
-    -------
-    dict of column name -> int
-        Of the columns of at least two bins; at least one bin is on either side.
+    `noisy`, `schema`, `noise_sd`: as in `bins_from_histogram`. `binnings`: from the same counts. Returns dict of column
+    name -> int of the columns of at least two bins; at least one bin is on either side.
     """
     columns, sizes = _numeric_columns(schema)
     middles = {}

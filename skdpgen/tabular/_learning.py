@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from ..exceptions import UtilityWarning
 from ..mechanisms import LARGEST, N_OCTAVE_CELLS, octave_edges, octave_ranges, outermost_bins, split_histogram
 from ..mechanisms._selection import above_threshold, occupied_cells, widened, with_hidden_signs
-from ..utils.callers import caller_level
+from ..utils.callers import warn_user
 from ..utils.categories import family
 from ..utils.watching import tell_kept
 from ._columns import (
@@ -104,23 +102,12 @@ def schema_and_candidates(
 ):  # fmt: skip
     """Complete the schema, and name the columns that are worth a second release.
 
-    Parameters
-    ----------
-    noisy, histogram, noise_sd, delta, max_categories, unit, values
-        As for `schema_from_histogram`.
-    again : bool, default=True
-        Whether there is a second release: of the columns that it is for, there is no warning yet.
-    unlearned : Unlearned, default=None
-        Takes the columns of which nothing was learned, in place of a warning.
-
-    Returns
-    -------
-    schema : Schema
-    hidden : tuple of str
-        Columns of categories that more rows lack than the noise explains: the released counts of their learned
-        categories and of missing values sum to less than those of another column of categories.
-    far : dict of str -> Numeric
-        Columns of numbers in one or two octaves (see `far_from_zero`), as they were before they got bounds.
+    `noisy`, `histogram`, `noise_sd`, `delta`, `max_categories`, `unit`, `values`: as for `schema_from_histogram`.
+    `again`: whether there is a second release: of the columns that it is for, there is no warning yet.
+    `unlearned`: takes the columns of which nothing was learned, in place of a warning.
+    Returns `schema`; `hidden`: columns of categories that more rows lack than the noise explains: the released counts
+        of their learned categories and of missing values sum to less than those of another column of categories; `far`:
+        columns of numbers in one or two octaves (see `far_from_zero`), as they were before they got bounds.
     """
     return _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again, unlearned)
 
@@ -128,19 +115,8 @@ def schema_and_candidates(
 def with_ranges(schema, ranges, far, values=None):
     """Give columns of numbers the ranges that a second release shows; see `narrowed_ranges`.
 
-    Parameters
-    ----------
-    schema : Schema
-        Complete.
-    ranges : dict of str -> (float, float)
-    far : dict of str -> Numeric
-        The columns, without bounds; see `schema_and_candidates`.
-    values : dict of column name -> list, default=None
-        See `schema_from_histogram`.
-
-    Returns
-    -------
-    Schema
+    `schema`: complete. `far`: the columns, without bounds; see `schema_and_candidates`. `values`: see
+    `schema_from_histogram`.
     """
     return schema.replace(
         *(_bounded(far[n], _bounds_of(far[n], *r), _declared(far[n], values)) for n, r in ranges.items())
@@ -150,19 +126,8 @@ def with_ranges(schema, ranges, far, values=None):
 def joined_categories(first, second, columns, max_categories=MAX_CATEGORIES, values=None):
     """Add the categories of a second release to those of the first; where they are too many, the second's go first.
 
-    Parameters
-    ----------
-    first, second : Schema
-        Complete.
-    columns : sequence of Categorical
-        Those of the second release, as they were declared.
-    max_categories : int or dict of column name -> int, default=200
-    values : dict of column name -> list, default=None
-        See `schema_from_histogram`.
-
-    Returns
-    -------
-    Schema
+    `first`, `second`: complete. `columns`: those of the second release, as they were declared. `values`: see
+    `schema_from_histogram`.
     """
     both = {c: dict.fromkeys([*second[c.name].categories, *first[c.name].categories]) for c in columns}
     most = {c: list(kept)[: _most(max_categories, c)] for c, kept in both.items()}
@@ -419,10 +384,8 @@ def _year_bounds(column, outermost):
 class Unlearned:
     """Columns of which the noise hides the bounds or all categories, by released counts alone: for one warning.
 
-    Attributes
-    ----------
-    expects_categories, expects_relations : bool
-        False where a warning before the charge, by public facts, has said that the noise hides them.
+    `expects_categories`, `expects_relations`: False where a warning before the charge, by public facts, has said that
+    the noise hides them.
     """
 
     def __init__(self):
@@ -441,9 +404,7 @@ class Unlearned:
     def warn(self, also=None):
         """Warn of them, and of what `also` says."""
         if self or also:
-            warnings.warn(
-                "; ".join([*self._texts(), *([also] if also else [])]), UtilityWarning, stacklevel=caller_level()
-            )
+            warn_user("; ".join([*self._texts(), *([also] if also else [])]))
 
     def _texts(self):
         """What is lost, in words, and what to do about it."""
@@ -472,10 +433,8 @@ class Unlearned:
 def _warn_of_the_end(beyond):
     """Warn, from released counts alone, of columns at the end of the grid."""
     if beyond:
-        warnings.warn(
+        warn_user(
             f"the rows reach the end of the range in which the fit looks for bounds (numbers to {LARGEST:.2g}, dates "
             f"from {YEARS[0]} to {YEARS[-1] - 1}), and values beyond it are clipped: declare the bounds of "
-            f"{', '.join(beyond)}",
-            UtilityWarning,
-            stacklevel=caller_level(),
+            f"{', '.join(beyond)}"
         )

@@ -52,12 +52,7 @@ def divided_groups(column, sizes, most) -> list:
     together. Enough is 1 / (2 `most`) of all rows, or more where that gives more than `most` groups. The coarsest
     groups are kept, also where they are more.
 
-    Parameters
-    ----------
-    column : Categorical
-    sizes : array of shape (n_levels,)
-        Released numbers of rows.
-    most : int
+    `sizes` (n_levels,): released numbers of rows.
     """
     paths = [(*path, (value,)) for path, value in zip(_declared_paths(column), column.categories)]
     sizes = np.asarray(sizes, dtype=np.float64)[: len(paths)]
@@ -99,18 +94,12 @@ class LevelGroups:
     """Groups of the levels of a column, with the distribution of the levels in each.
 
     All of it is public: it follows from a schema and from released counts.
-
-    Parameters
-    ----------
-    group : tuple of int, length n_levels
-        Group of each level: 0 to n_groups - 1, each of which has one level at least. Levels are the categories, then
-        "other" and missing, where there are such.
-    mass : tuple of float, length n_levels
-        Probability of each level, summing to 1.
     """
 
+    # tuple of int, length n_levels; group of each level: 0 to n_groups - 1, each of which has one level at least.
+    # Levels are the categories, then "other" and missing, where there are such.
     group: tuple
-    mass: tuple
+    mass: tuple  # tuple of float, length n_levels; probability of each level, summing to 1
 
     @property
     def n_groups(self) -> int:
@@ -134,14 +123,7 @@ class LevelGroups:
         The rows of a group have stratified uniforms, in a random order: the level of a row has its probability, and the
         shares of the levels in all rows vary less than those of independent draws.
 
-        Parameters
-        ----------
-        codes : array of int of shape (n_rows,)
-        rng : object with ``random(size)``
-
-        Returns
-        -------
-        array of shape (n_rows,), intp
+        `codes`: shape (n_rows,). Returns an array of shape (n_rows,).
         """
         codes, (group, mass) = np.asarray(codes), self._filled(1.0)
         order = np.lexsort((mass > 0, group))  # a level without mass comes before those that have some
@@ -151,10 +133,7 @@ class LevelGroups:
     def given(self, shares):
         """Return the share of each group that fulfils a condition, and the groups under it.
 
-        Parameters
-        ----------
-        shares : array of shape (n_levels,)
-            Share of each level that fulfils it.
+        `shares` (n_levels,): share of each level that fulfils it.
         """
         group, mass = self._filled(1e-12)
         kept = mass * np.asarray(shares, dtype=np.float64)

@@ -36,12 +36,7 @@ _OUTSIDE, _OUTSIDE_SDS = 0.005, 3.0
 def far_from_zero(column, lowest, highest):
     """Tell whether numbers in the octaves from `lowest` to `highest` are worth a release of their range.
 
-    Parameters
-    ----------
-    column : Numeric
-        With its learned bounds.
-    lowest, highest : float
-        Outer edges of the octaves that the numbers are in.
+    `column`: with its learned bounds. `lowest`, `highest`: outer edges of the octaves that the numbers are in.
     """
     if lowest < 0 < highest or min(abs(lowest), abs(highest)) * _FAR < max(abs(lowest), abs(highest)):
         return False
@@ -53,20 +48,10 @@ def far_from_zero(column, lowest, highest):
 def range_histogram(frame, schema, names, unit_sizes=None):
     """Count the rows of some numeric columns on grids within their bounds, from 8 to 4,096 cells.
 
-    Parameters
-    ----------
-    frame : DataFrame
-    schema : Schema
-        With bounds of these columns, beyond which numbers are clipped.
-    names : sequence of str
-    unit_sizes : array of int of shape (n_rows,), default=None
-        As in `joint_histogram`.
-
-    Returns
-    -------
-    BoundedSum
-        The grids of a column one after another, each of weight 1/2. A missing value has no cell. Sensitivity sqrt(d),
-        or sqrt(2 d), for d columns.
+    `schema`: with bounds of these columns, beyond which numbers are clipped.
+    `unit_sizes` (n_rows,): as in `joint_histogram`.
+    Returns: the grids of a column one after another, each of weight 1/2. A missing value has no cell. Sensitivity
+        sqrt(d), or sqrt(2 d), for d columns.
     """
     codes = []
     for name in names:
@@ -82,19 +67,11 @@ def range_histogram(frame, schema, names, unit_sizes=None):
 def narrowed_ranges(noisy, schema, names, noise_sd):
     """Return the range that the released grids show of each column, no wider than its bounds.
 
-    Parameters
-    ----------
-    noisy : array
-        `range_histogram` with noise.
-    schema, names
-        As they were counted.
-    noise_sd : float
-        Standard deviation of the noise on a count of weight 1.
-
-    Returns
-    -------
-    dict of str -> (float, float)
-        In the units of `numeric_bounds`; whole where the column is. Columns that need no narrower range are left out.
+    `noisy`: `range_histogram` with noise.
+    `schema`, `names`: as they were counted.
+    `noise_sd`: standard deviation of the noise on a count of weight 1.
+    The ranges are in the units of `numeric_bounds`; whole where the column is. Columns that need no narrower range are
+        left out.
     """
     found, parts = {}, split_histogram(noisy, _SIZES * len(names))
     for k, name in enumerate(names):

@@ -71,26 +71,13 @@ class _EnoughError(BaseException):
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One release of a fit, or one list of names that passed a threshold.
+    """One release of a fit, or one list of names that passed a threshold."""
 
-    Parameters
-    ----------
-    about : dict
-        What is public of the query: kind, shape, bounds, weights, lattice, noise.
-    released : array or dict
-        What the fit went on with; of names, their noisy counts.
-    exact : array or None
-        The weighted sum, flattened: of the cells that no row names.
-    named : list of dict
-        Of each run of cells that rows name: the weighted counts by name.
-    query : BoundedSum or None
-    """
-
-    about: dict
-    released: object
-    exact: np.ndarray | None = None
-    named: tuple = ()
-    query: object = None
+    about: dict  # what is public of the query: kind, shape, bounds, weights, lattice, noise
+    released: object  # array or dict; what the fit went on with; of names, their noisy counts
+    exact: np.ndarray | None = None  # the weighted sum, flattened: of the cells that no row names
+    named: tuple = ()  # of each run of cells that rows name, a dict: the weighted counts by name
+    query: object = None  # BoundedSum or None
 
 
 def _weights(weights, spread, public):
@@ -106,15 +93,9 @@ def _weights(weights, spread, public):
 class _Follower(Replay):
     """Records the releases of a fit; with a `past`, puts those of another fit in their place.
 
-    Parameters
-    ----------
-    past : list of Release or None
-    ties : bool, default=False
-        Make the noisy counts of names coarse, so that many are equal.
-    pass_names : bool, default=False
-        The rows are the same in another order: names pass by their own counts.
-    until : {None, "plain", "any"}, default=None
-        End the fit with the last query of the past; with "plain", with the last that is no step of DP-SGD.
+    `ties`: make the noisy counts of names coarse, so that many are equal.
+    `pass_names`: the rows are the same in another order: names pass by their own counts.
+    `until`: end the fit with the last query of the past; with "plain", with the last that is no step of DP-SGD.
     """
 
     def __init__(self, past=None, *, ties=False, pass_names=False, until=None):
@@ -249,26 +230,8 @@ class Outcome:
 def fit_along(estimator, data, past=None, *, aligned=False, level=False, **how):
     """Fit an estimator, along the releases of another fit if they are given.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted in place.
-    data : tuple
-        Arguments of ``fit``.
-    past : list of Release, default=None
-    aligned, level : bool, default=False
-        See `_AlikeNoise`.
-    **how
-        As of `_Follower`.
-
-    Returns
-    -------
-    Outcome
-
-    Raises
-    ------
-    AssertionError
-        The fit asked for other things than that of the past.
+    `estimator`: fitted in place. `data`: arguments of ``fit``. `aligned`, `level`: see `_AlikeNoise`. **how: as of
+    `_Follower`. Raises AssertionError: the fit asked for other things than that of the past.
     """
     follower, made = _Follower(past, **how), itertools.count()
     torch_loaded = "torch" in sys.modules
@@ -408,11 +371,7 @@ _OPAQUE = (types.ModuleType, types.CodeType, types.BuiltinFunctionType)
 def facts(root, name):
     """Return a list of (path, fact) of all that an object holds: attributes, items, entries, dtypes, closures.
 
-    Parameters
-    ----------
-    root : object
-    name : str
-        First part of the paths.
+    `name`: first part of the paths.
     """
     found = []
     _walk(root, name, found, {})

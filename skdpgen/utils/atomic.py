@@ -38,21 +38,8 @@ class Draft:
     removes it. A target that is a symbolic link is replaced where the link points. A target that is no regular file (a
     pipe, a terminal, ``/dev/stdout``) cannot be replaced: it is written to directly.
 
-    Parameters
-    ----------
-    target : str or Path
-    mode : int, default=None
-        Permissions of the finished file. None: those of the file that is replaced, else those of the umask.
-
-    Attributes
-    ----------
-    path : Path
-        Where to write.
-
-    Raises
-    ------
-    OSError
-        The target cannot be written: said here, before there is anything to lose.
+    `mode`: permissions of the finished file. None: those of the file that is replaced, else those of the umask. `path`:
+    where to write. Raises OSError: the target cannot be written: said here, before there is anything to lose.
     """
 
     def __init__(self, target, mode=None):
@@ -140,13 +127,7 @@ class Draft:
 def write_atomically(target, content, mode=None):
     """Write text (as UTF-8) or bytes to a file that is whole or not there.
 
-    Parameters
-    ----------
-    target : str, Path or Draft
-        A draft was made before: it is put in place.
-    content : str or bytes
-    mode : int, default=None
-        See `Draft`.
+    `target`: a draft was made before: it is put in place. `mode`: see `Draft`.
     """
     content = content.encode("utf-8") if isinstance(content, str) else content
     with target if isinstance(target, Draft) else Draft(target, mode) as path:

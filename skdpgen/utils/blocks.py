@@ -16,22 +16,13 @@ _ROW_BITS, _MATRIX_BITS, _LARGEST, _TERMS = 18, 22, 4.0, 2**11
 def map_blocks(function: Callable, X, size: int = _BLOCK) -> Iterator[tuple[slice, np.ndarray]]:
     """Apply a map of rows to rows, block by block, the last block padded with rows of zeros.
 
-    A matrix product of few rows takes another kernel, which rounds otherwise. Without padding, one row that joins
-    could change the last bits of many others: of nothing in value, but of everything on the edge of a histogram's cell.
-    A row's place within a block may still show in its last bits: if a histogram cell depends on these bits, use
+    A matrix product of few rows takes another kernel, which rounds otherwise. Without padding, one row that joins could
+    change the last bits of many others: of nothing in value, but of everything on the edge of a histogram's cell. A
+    row's place within a block may still show in its last bits: if a histogram cell depends on these bits, use
     `exact_product`.
 
-    Parameters
-    ----------
-    function : callable
-        Maps an array of shape (n, d) to one of shape (n, k), row by row.
-    X : array of shape (n_samples, d)
-    size : int, default=4096
-
-    Yields
-    ------
-    (slice, array)
-        Rows of `X`, and their image.
+    `function`: maps an array of shape (n, d) to one of shape (n, k), row by row. `X`: shape (n_samples, d). Yields
+    (slice, array): rows of `X`, and their image.
     """
     for start in range(0, len(X), size):
         rows = X[start : start + size]
@@ -48,17 +39,10 @@ def exact_product(rows, matrix):
     others. Here entries are rounded to so few bits that every partial sum of 2**11 products is exact: no order shows.
     The sums of further products are added one after the other, for every row in the same order.
 
-    Parameters
-    ----------
-    rows : array of shape (n, d)
-        Rounded to multiples of 2**-18. Rows of the unit box about a point of it, or features, have entries of at most
-        2; entries beyond 4 count as 4.
-    matrix : array of shape (d, k)
-        Public; rounded to multiples of 2**-22 of the next power of two above its largest entry.
-
-    Returns
-    -------
-    float64 array of shape (n, k)
+    `rows` (n, d): rounded to multiples of 2**-18. Rows of the unit box about a point of it, or features, have entries
+        of at most 2; entries beyond 4 count as 4.
+    `matrix` (d, k): public; rounded to multiples of 2**-22 of the next power of two above its largest entry.
+    Returns an array of shape (n, k).
     """
     unit = 2.0 ** (np.ceil(np.log2(max(float(np.abs(matrix).max(initial=0.0)), 1e-300))) - _MATRIX_BITS)
     rounded = np.rint(np.asarray(matrix, dtype=np.float64) / unit) * unit

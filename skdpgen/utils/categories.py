@@ -41,10 +41,7 @@ def canonical(values):
     Which of several equal values comes first, and the type of the numbers beside it, depend on single rows. The
     released form of a category must not.
 
-    Parameters
-    ----------
-    values : array of object
-        Text, truth values, numbers; missing values stay as they are.
+    `values`: text, truth values, numbers; missing values stay as they are.
     """
     out = np.empty(len(values), dtype=object)
     out[:] = [_canonical(value) for value in values]

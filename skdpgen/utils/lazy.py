@@ -9,14 +9,8 @@ import sys
 def lazy_names(package, homes, modules=()):
     """Return `__getattr__` and `__dir__` of a package.
 
-    Parameters
-    ----------
-    package : str
-        Its name.
-    homes : dict of str -> str
-        Public names, and the modules of the package that they are in.
-    modules : sequence of str, default=()
-        Modules of the package that are names of it too.
+    `package`: its name. `homes`: public names, and the modules of the package that they are in. `modules`: modules of
+    the package that are names of it too.
     """
 
     def get(name):

@@ -32,20 +32,9 @@ _public = ContextVar("public", default=False)
 def make_noise_generator(noise="secure"):
     """Return a fresh generator for one fit.
 
-    Parameters
-    ----------
-    noise : {"secure", "fast"}, default="secure"
-        ``"secure"`` is AES-256 in counter mode under a key from ``os.urandom``; ``"fast"`` is numpy's
-        PCG64DXSM seeded by the operating system, whose outputs an adversary with enough of them could predict.
-
-    Returns
-    -------
-    NoiseGenerator
-
-    Raises
-    ------
-    ValueError
-        If `noise` is neither.
+    `noise`: ``"secure"`` is AES-256 in counter mode under a key from ``os.urandom``; ``"fast"`` is numpy's PCG64DXSM
+        seeded by the operating system, whose outputs an adversary with enough of them could predict.
+    Raises ValueError if `noise` is neither.
     """
     if noise not in NOISE_KINDS:
         raise ValueError(f"noise must be one of {', '.join(map(repr, NOISE_KINDS))}; got {noise!r}")

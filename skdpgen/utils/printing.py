@@ -17,14 +17,7 @@ def printable(text: Any) -> str:
     turn the direction of writing or take no room), surrogates, characters of private use, and unusual spaces: a text
     from a file can then neither begin a new line nor hide what was printed before it.
 
-    Parameters
-    ----------
-    text : str
-        Anything else is turned into one.
-
-    Returns
-    -------
-    str
+    `text`: anything else is turned into one.
 
     Examples
     --------

@@ -27,16 +27,9 @@ def without_bars():
 def shows_bars(progress):
     """Tell whether a fit shows bars.
 
-    Parameters
-    ----------
-    progress : bool or "auto"
-        "auto": where somebody watches. That is where stderr is a terminal, or the process runs a notebook; and the fit
-        is not one of many: in a search, a cross-validation, an audit, a worker process or a thread. Pipes and log files
-        are neither terminals nor notebooks.
-
-    Returns
-    -------
-    bool
+    `progress`: "auto": where somebody watches. That is where stderr is a terminal, or the process runs a notebook; and
+    the fit is not one of many: in a search, a cross-validation, an audit, a worker process or a thread. Pipes and log
+    files are neither terminals nor notebooks.
     """
     if progress != "auto":
         return bool(progress)
@@ -55,14 +48,8 @@ def progress_bar(steps=None, *, phase, shown, **options):
     It appears where the phase takes more than a second, and disappears at its end. In a notebook it is a widget, if
     ipywidgets is installed, and text elsewhere.
 
-    Parameters
-    ----------
-    steps : iterable, default=None
-    phase : str
-        What is being done, on the left of the bar.
-    shown : bool
-    **options
-        Of tqdm. A notebook keeps what its bars last showed: ``total`` must be no count of private rows.
+    `phase`: what is being done, on the left of the bar. **options: of tqdm. A notebook keeps what its bars last showed:
+    ``total`` must be no count of private rows.
     """
     options = {"unit": "step", "delay": _DELAY, **options}
     return _kind_of_bar(shown)(steps, desc=phase, disable=not shown, file=sys.stderr, leave=False, **options)

@@ -27,22 +27,10 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def read_json(text: str | bytes, *, most_bytes: int = MOST_BYTES, finite: bool = True) -> Any:
     """Return the value of a JSON text that came from outside.
 
-    Parameters
-    ----------
-    text : str or bytes
-    most_bytes : int, default=`MOST_BYTES`
-    finite : bool, default=True
-        Whether NaN and infinities are refused.
-
-    Returns
-    -------
-    dict, list, str, int, float, bool or None
-
-    Raises
-    ------
-    ValueError
-        The text is not JSON in UTF-8; an object has the same key twice; a number is NaN, infinite or beyond floats; a
-        string is no Unicode; lists and objects are more than 64 deep or more than two million; the text is too long.
+    `finite`: whether NaN and infinities are refused.
+    Raises ValueError: the text is not JSON in UTF-8; an object has the same key twice; a number is NaN, infinite or
+        beyond floats; a string is no Unicode; lists and objects are more than 64 deep or more than two million; the
+        text is too long.
 
     Examples
     --------
@@ -140,19 +128,10 @@ _MOST_HEADER = 100_000_000
 def read_safetensors(path, kind: str, *, whole: bool = True) -> tuple[Any, bytes]:
     """Return what the header says under "skdpgen", and the content, for safetensors to read.
 
-    Parameters
-    ----------
-    path : str or Path
-    kind : str
-        What the file should be, for messages.
-    whole : bool, default=True
-        False: the content is empty, and the tensors are not read.
-
-    Raises
-    ------
-    ValueError
-        For a file that is too long, or whose header is not one of safetensors, or that promises larger arrays than
-        the file.
+    `kind`: what the file should be, for messages.
+    `whole`: False: the content is empty, and the tensors are not read.
+    Raises ValueError for a file that is too long, or whose header is not one of safetensors, or that promises larger
+        arrays than the file.
     """
     with Path(path).open("rb") as file:
         size = os.fstat(file.fileno()).st_size

@@ -21,23 +21,13 @@ _replay = ContextVar("replay", default=None)
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """What a release was made of.
+    """What a release was made of."""
 
-    Parameters
-    ----------
-    bounded_sum : BoundedSum
-        Exact, and so private.
-    noise_multiplier : float
-    neighboring : str or None
-        The relation that the noise was scaled for; None for steps of DP-SGD, whose plan knows it.
-    divisor : float, default=1.0
-        Of a step of DP-SGD.
-    """
-
-    bounded_sum: Any
+    bounded_sum: Any  # BoundedSum; exact, and so private
     noise_multiplier: float
+    # the relation that the noise was scaled for; None for steps of DP-SGD, whose plan knows it
     neighboring: str | None = None
-    divisor: float = 1.0
+    divisor: float = 1.0  # of a step of DP-SGD
 
 
 class Replay:
@@ -56,12 +46,9 @@ class Replay:
 def watch_releases(observer):
     """Call ``observer(released, sd, kind)`` with a copy of each release that this thread makes in the block.
 
-    Parameters
-    ----------
-    observer : callable
-        `released` is an array, `sd` the standard deviation of its noise as the mechanism states it (0 for none),
-        `kind` "plain" or "gradient" (one step of DP-SGD, flattened, before it is divided by the batch size). Its
-        return value is ignored. It may raise, which ends the fit.
+    `observer`: `released` is an array, `sd` the standard deviation of its noise as the mechanism states it (0 for
+    none), `kind` "plain" or "gradient" (one step of DP-SGD, flattened, before it is divided by the batch size). Its
+    return value is ignored. It may raise, which ends the fit.
     """
     with _set(_observer, observer):
         yield
@@ -98,19 +85,11 @@ def watched():
 def tell_release(released, sd, kind="plain", *, query=None, seeded=False):
     """Show a release to the hooks, and return it, or its substitute in a replay.
 
-    Parameters
-    ----------
-    released, sd, kind
-        As in `watch_releases`.
-    query : Query, default=None
-        For a replay only.
-    seeded : bool, default=False
-        Whether the noise is seeded, so that anybody could draw it again.
-
-    Raises
-    ------
-    RuntimeError
-        In a replay of a fit whose noise is not seeded: the exact sum under a private release is never shown.
+    `released`, `sd`, `kind`: as in `watch_releases`.
+    `query`: for a replay only.
+    `seeded`: whether the noise is seeded, so that anybody could draw it again.
+    Raises RuntimeError in a replay of a fit whose noise is not seeded: the exact sum under a private release is never
+        shown.
     """
     observer, replay = _observer.get(), _replay.get()
     if observer is None and replay is None:

@@ -38,7 +38,7 @@ def critics_of(records, *, sizes=(), n_classes=0, labels=None, units=None, **cha
     labels = np.zeros(len(x), dtype=np.int64) if labels is None else labels
     given = {"learning_rate": 0.05, "penalty": 10.0, "batch_size": 64, "steps": 1, "warm_start_steps": 0, **changes}
     rows = SubsetRows(x, labels, n_classes, subsets, K, units=units)
-    return Critics(rows, WIDTH, 3.0, CriticTraining(KEY, sizes, **given), seed=0)
+    return Critics(rows, WIDTH, 3.0, CriticTraining(sizes, **given), KEY, seed=0)
 
 
 def taught(records, steps=20, partners=GENERATED, **changes):
