@@ -17,8 +17,8 @@ from .level_groups import MOST_GROUPS, bytes_of_profiles, grouped_columns
 # Bytes of two-way tables above which a fit is refused.
 _MOST_BYTES = 2 << 30
 # Copies of the two-way tables that a fit holds at its peak: of all classes together, and of each class (measured at
-# 1,000 to 2,500 levels and 1 to 12 classes, Linux, numpy 2).
-_COPIES_OF_ALL, _COPIES_OF_CLASSES = 8.0, 3.5
+# 1,200 to 5,000 levels and 1 to 8 classes, Linux, numpy 2).
+_COPIES_OF_ALL, _COPIES_OF_CLASSES = 8.0, 6.0
 # Noise of a one-way count over the rows of an average level of a class; above it, scores replace tables.
 _ROUGH = 0.3
 # Smallest visible correlation from which the noise hides much of the two-way tables, and from which there are none

@@ -23,7 +23,7 @@ FRAME = pd.DataFrame({**{name: ["s1", "s2"] * 10 for name in NAMES}, "sick": [Tr
 def test_a_fit_beyond_the_memory_is_refused_before_its_charge(monkeypatch):
     monkeypatch.setattr(table_plan, "physical_memory", lambda: 4 << 30)
     accountant = PrivacyAccountant(1.0, 1e-5)
-    with pytest.raises(InvalidInputError, match=r"about 5 GiB of memory, and this machine has 4 GiB: merge categories"):
+    with pytest.raises(InvalidInputError, match=r"about 6 GiB of memory, and this machine has 4 GiB: merge categories"):
         MomentSynthesizer(schema=SCHEMA, accountant=accountant).fit(FRAME)
     assert not accountant.charges
 
