@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -74,13 +75,17 @@ class ClassContrasts:
     """
 
     def __init__(self, n_classes=1, ratio=1.0):
-        if not ratio >= 1:
-            raise ValueError(f"the ratio must be at least 1; got {ratio!r}")
-        self.n_classes, self.ratio = n_classes, float(ratio) if n_classes > 1 else 1.0
+        if not (1 <= ratio < math.inf and n_classes >= 1):
+            raise ValueError(f"there must be a class, and a finite ratio of at least 1; got {n_classes}, {ratio!r}")
+        self.n_classes = n_classes = int(n_classes)
+        self.ratio = float(ratio) if n_classes > 1 else 1.0
         self.of_differences = n_classes / (self.ratio + n_classes - 1)
         self.of_sum = self.ratio * self.of_differences
         self.variance = (1 / self.of_sum + (n_classes - 1) / self.of_differences) / n_classes
-        self._splits = Contrasts([n_classes], [0])
+
+    @functools.cached_property
+    def _splits(self):
+        return Contrasts([self.n_classes], [0])
 
     @property
     def equal(self):
@@ -94,7 +99,7 @@ class ClassContrasts:
 
     @property
     def weights(self):
-        """Weight of every entry that is measured, in whole numbers, shape (n_classes,)."""
+        """Weight of each whole number that is measured of an entry, shape (n_classes,)."""
         if self.equal:
             return np.ones(self.n_classes)
         return np.append((self.of_sum / self.n_classes) ** 0.5, self.of_differences**0.5 / self._splits.norms)
@@ -115,8 +120,8 @@ class ClassContrasts:
         """Tables of the classes from what `measure` returns."""
         if self.equal:
             return measured
-        differences = np.tensordot(self._splits.matrices[0] / self._splits.norms, measured[1:], 1)
-        return measured[0] / self.n_classes + differences
+        differences = measured[1:].reshape(self.n_classes - 1, -1) / self._splits.norms[:, None]
+        return measured[0] / self.n_classes + (self._splits.matrix @ differences).reshape(measured.shape)
 
     def correlated(self, draws):
         """Noise as that of the release from independent draws of each class, both of unit variance."""
@@ -158,7 +163,6 @@ class Contrasts:
     n_parts : array of int of shape (n_blocks,)
     norms : array of shape (n_contrasts,)
         Of the contrasts in whole numbers.
-    matrices : list of arrays of shape (n_levels of the block, contrasts of the block)
     """
 
     def __init__(self, n_levels, bins):
@@ -179,10 +183,6 @@ class Contrasts:
         # whole numbers that sum to zero over the split
         self._entries = np.stack([right // common, left // common], axis=1)
         self.norms = np.sqrt(left * self._entries[:, 0] ** 2.0 + right * self._entries[:, 1] ** 2.0)
-        self.matrices = [
-            self.of_levels(np.eye(int(m)), i) / self.norms[a:b]
-            for i, (m, (a, b)) in enumerate(zip(self.n_levels, itertools.pairwise(self.starts)))
-        ]
 
     @property
     def part_of_all(self):
@@ -197,7 +197,19 @@ class Contrasts:
     @functools.cached_property
     def matrix(self):
         """Sparse matrix of shape (n_columns_encoded, n_contrasts)."""
-        return sparse.csr_matrix(sparse.block_diag(self.matrices))
+        first, middle, end = self.splits.T
+        sides = np.stack([middle - first, end - middle], axis=1).ravel()
+        entries = np.repeat((self._entries * (1, -1) / self.norms[:, None]).ravel(), sides)
+        starts = np.append(0, np.cumsum(end - first))
+        levels = np.arange(starts[-1]) - np.repeat(starts[:-1] - first, end - first)
+        shape = int(self.level_starts[-1]), len(self.norms)
+        return sparse.csc_matrix((entries, levels, starts), shape=shape).tocsr()
+
+    @functools.cached_property
+    def matrices(self):
+        """Of each block, the dense matrix of shape (levels of the block, contrasts of the block)."""
+        pairs = zip(itertools.pairwise(self.level_starts), itertools.pairwise(self.starts))
+        return [self.matrix[a:b, c:d].toarray() for (a, b), (c, d) in pairs]
 
     @functools.cached_property
     def across(self):

@@ -167,6 +167,8 @@ def residual_plan(
         apart = 2 * added - 2 * classes.product * of_pairs
     # at least as far as from a row that counts nowhere
     replaced = max(alone, added, apart)
+    # a row leaves and another one joins
+    replaced = min(replaced, 4 * added)
     return ResidualPlan(contrasts, pairs, classes, blocks.flat(inverse), added**0.5, replaced**0.5, sides)
 
 

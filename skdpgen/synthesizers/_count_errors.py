@@ -273,9 +273,10 @@ class PlannedTable:
         if any(name in self.targets for name in open_):
             said.append(f"{ASSUMED_CLASSES} classes in a learned target")
         if self.tables and (maybe := [label for label in RESPENT if label in plan.noise_multipliers]):
+            others = "those of two-way counts may be larger without target" if "target" in maybe else ""
             said.append(
                 f"{', '.join(maybe)} released (else the share is spent on the moments: errors of counts are at most "
-                "these)"
+                f"these{'; ' if others else ''}{others})"
             )
         return tuple(said)
 

@@ -39,6 +39,8 @@ _VISIBLE = 5.0
 _SYNTHETIC_ROWS = 20_000
 # Latent dimensions of a table with n_components="auto"; Moment draws rows without them where it has all tables.
 _MOST_COMPONENTS = 30
+# Largest ratio of `ClassContrasts` that a model file may state.
+_LARGEST_RATIO = 1e6
 
 
 class FrameModel(ReleasedModel):
@@ -54,7 +56,7 @@ class FrameModel(ReleasedModel):
     `seen`: smallest correlation that the noise would not hide when the tables were planned (see `plan_bins`): with the
         codec, it says which tables were released. None without two-way tables; NaN of a file of an earlier version,
         which does not say it.
-    `ratio`: see `ratio_of_classes`.
+    `ratio`: that of `ClassContrasts` by which two-way tables were measured.
     """
 
     def __init__(
@@ -212,8 +214,8 @@ class FrameModel(ReleasedModel):
             if not (codec.targets and mixture is None and net is None and units is None):
                 raise ValueError("the model file has a model of the target, which this kind of model does not have")
             target_model = TargetModel.from_state(target_model, codec.is_number, codec.n_levels, codec.n_classes)
-        facts = {"respent": respent, "target_model": target_model, "seen": _seen_of(state), "ratio": _ratio_of(state)}
-        return cls(codec, latent, state["row_count"], mixture, net, units, **facts)
+        planned = {"seen": _seen_of(state), "ratio": _ratio_of(state, codec)}
+        return cls(codec, latent, state["row_count"], mixture, net, units, respent, target_model, **planned)
 
 
 def _seen_of(state):
@@ -226,11 +228,13 @@ def _seen_of(state):
     return float(seen)
 
 
-def _ratio_of(state):
+def _ratio_of(state, codec):
     """The entry `ratio` of a model file; 1 if there is none."""
     ratio = state.get("ratio", 1.0)
-    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 1 <= ratio < math.inf:
+    if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 1 <= ratio <= _LARGEST_RATIO:
         raise ValueError("the model file holds no weight of the tables of all classes")
+    if ratio > 1 and not codec.n_classes > 1:
+        raise ValueError("the model file holds a weight of the tables of all classes, and there is one class")
     return float(ratio)
 
 
@@ -273,8 +277,9 @@ def fit_frame_model(rows, model, fit):
     _warn_of_what_is_lost(codec, latent_model, rows.unlearned, pairs=scores is not None or np.isfinite(seen))
     row_count = fit.sample_size(rows, latent_model.class_counts.sum())
     units = None if model.units is None else release_units(rows, codec, model.units, fit)
+    measured = 1.0 if plan is None else plan.classes.ratio
     shown = float(seen) if scores is None and np.isfinite(seen) else None
-    fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent, seen=shown, ratio=ratio)
+    fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent, seen=shown, ratio=measured)
     if "unit_pairs" in noise:
         fitted.units = release_pairs(rows, fitted, model.units.shared, fit)
     if "target" in noise and "target" not in unspent:

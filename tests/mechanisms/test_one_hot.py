@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -162,10 +163,36 @@ def test_noise_of_classes_is_what_their_contrasts_say(rng, n_classes, ratio):
     np.testing.assert_allclose(inverse @ covariance / classes.variance, np.eye(n_classes), atol=1e-12)
 
 
-@pytest.mark.parametrize("ratio", [0.5, np.nan])
+@pytest.mark.parametrize("ratio", [0.5, np.nan, np.inf])
 def test_the_sum_of_the_classes_weighs_at_least_as_much_as_their_differences(ratio):
     with pytest.raises(ValueError, match="ratio"):
         residual_plan(N_LEVELS, BINS, N_CLASSES, ratio=ratio)
+    with pytest.raises(ValueError, match="class"):
+        ClassContrasts(0)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 3.0])
+def test_very_many_classes_need_little_memory(ratio):
+    """A matrix of all classes and their contrasts has 800 megabytes."""
+    tracemalloc.start()
+    try:
+        plan = residual_plan([3, 3], None, 10_000, ratio=ratio)
+        query = one_hot_moments(np.array([[0, 1], [2, 2]]), plan, np.array([3, 9_999]))
+        released = unpack_one_hot_moments(exact_value(query), plan)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 100 << 20
+    tables = plan.contrasts.tables(released)
+    assert tables.pairs.sum(axis=(1, 2)).nonzero()[0].tolist() == [3, 9_999] or ratio > 1
+    np.testing.assert_allclose(tables.pairs[[3, 9_999], [0, 2], [4, 5]], 1, atol=1e-9)
+
+
+def test_two_rows_are_never_further_apart_than_a_row_that_leaves_and_one_that_joins():
+    levels, importance = [5, 17, 17, 2, 2, 17, 2], [0.012, 4.5, 487, 2.6, 0.03, 1e-4, 1e-4]
+    for ratio in (1.0, 3.0):
+        plan = residual_plan(levels, None, 2, importance=importance, ratio=ratio)
+        assert plan.replace_one <= 2 * plan.add_or_remove_one * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -334,9 +361,9 @@ def test_dense_and_sparse_counts_are_equal(rng):
 
 
 def test_sums_of_parts_are_those_of_all_rows_to_the_last_bit(rng):
-    codes, y, plan = _rows(rng, 300), rng.integers(0, N_CLASSES, 300), _plan()
+    codes, y = _rows(rng, 300), rng.integers(0, N_CLASSES, 300)
     sizes = rng.integers(1, 9, 300)
-    for of in (None, sizes):
+    for of, plan in itertools.product((None, sizes), (_plan(), _plan(ratio=3.0))):
         parts = [
             one_hot_moments(codes[at], plan, y[at], unit_sizes=None if of is None else of[at]).value
             for at in np.array_split(np.arange(300), 7)

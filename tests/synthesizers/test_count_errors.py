@@ -252,12 +252,17 @@ def test_a_summary_states_the_errors_of_the_tables_that_the_fit_planned(epsilon,
     if model.respent:
         noise = {**noise, "moments": sum(noise[label] ** -2.0 for label in ("moments", *model.respent)) ** -0.5}
     stated = [column.count_error for column in synth.summary_.columns]
-    errors = count_errors(model.codec, noise, "add_or_remove_one", np.ones(4), seen=seen)
+    assert model.ratio == (3.0 if epsilon == 20.0 else 1.0)
+    errors = count_errors(model.codec, noise, "add_or_remove_one", np.ones(4), seen=seen, ratio=model.ratio)
     np.testing.assert_allclose(stated, [*errors.one_way, errors.of_class])
     synth.save(tmp_path / "model.safetensors")
     loaded = load(tmp_path / "model.safetensors")
     assert loaded.model_.seen == model.seen
+    assert loaded.model_.ratio == model.ratio
     assert loaded.summary_ == synth.summary_
+    for wrong in (0.5, 1e9, float("nan"), True, "3", None):
+        with pytest.raises(ValueError, match="weight of the tables"):
+            FrameModel.from_state({**model.to_state(), "ratio": wrong})
     for other in (1.0, 1e9):
         model.row_count = other
         assert [column.count_error for column in summarize(model, synth.card_).columns] == stated
