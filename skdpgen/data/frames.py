@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -89,6 +90,18 @@ from .units import UnitSource
 
 # Columns beside the target up to which the interactions of all triples are released: 2,024 triples.
 _MOST_COLUMNS = 24
+
+
+class LearnedTable(NamedTuple):
+    """What a fit to a DataFrame has released before its model."""
+
+    codec: FrameCodec
+    # smallest correlation that the noise does not hide (see `plan_bins`), infinite where the two-way tables are left
+    # out; None stands for moments of scores, not tables
+    seen: float | None
+    unspent: tuple  # labels of charged releases that the fit does not need: it releases the moments once more instead
+    middles: dict  # see `middles_from_histogram`
+    row_count: float  # released number of rows; of units, where each of them counts 1
 
 
 class FrameRows:
@@ -384,10 +397,7 @@ class FrameRows:
             nothing.
         `noise_of_model`: noise multiplier of the release that bins are made for. None: that of the moments, where there
             are any.
-        Returns `codec`; `seen`: smallest correlation that the noise does not hide (see `plan_bins`), infinite where the
-            two-way tables are left out; None stands for moments of scores, not tables; `unspent`: labels of charged
-            releases that nothing was asked of: the moments are released once more instead; `middles`: see
-            `middles_from_histogram`; `row_count`: released number of rows; of units, where each of them counts 1.
+        Returns a LearnedTable.
         """
         has_groups = tables or "levels" in noise_multipliers
         schema, unspent = self._complete_schema(noise_multipliers, extra_delta, rng, neighboring, has_groups=has_groups)
@@ -424,7 +434,8 @@ class FrameRows:
         groups = self._grouped(schema, many, binnings, visible, noise_multipliers, rng, neighboring)
         encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
         facts = {"keys": self.keys, "learned": self.schema.incomplete, "construction": self.construction}
-        return FrameCodec(encoder, self.target, self.y, self.y_name, **facts), seen, unspent, middles, row_count
+        codec = FrameCodec(encoder, self.target, self.y, self.y_name, **facts)
+        return LearnedTable(codec, seen, unspent, middles, row_count)
 
     def _complete_schema(self, noise_multipliers, extra_delta, rng, neighboring, *, has_groups):
         """Return the schema with all facts, within reach of constraints and conditions, and `unspent` of `learn`."""

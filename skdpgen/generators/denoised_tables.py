@@ -36,8 +36,8 @@ class ThinnedTables:
         for table in drawn.reshape(-1, *pairs.shape[1:]):
             upper = np.triu(table, 1)
             table[:] = upper + upper.T
-        for restart in range(n_restarts):
-            drawn[restart] = classes.correlated(drawn[restart])
+        for of_restart in drawn:
+            of_restart[:] = classes.correlated(of_restart)
         drawn *= np.where(_across(contrasts), noise_sd, 0.0)
         drawn -= drawn.mean(axis=0)
         drawn *= (n_restarts / (n_restarts - 1)) ** 0.5
@@ -51,14 +51,14 @@ class ThinnedTables:
         """Tables whose noise is independent of that of `to_fit`."""
         return self._pairs - self._drawn[restart] / _THINNING
 
-    def denoised(self, expected, counts, marginals, weight, classes):
+    def denoised(self, expected, counts, marginals, weight, visible):
         """The mean of the tables of all restarts, shrunk towards independent columns, and what they miss beyond noise.
 
         `expected` (n_classes, n_contrasts, n_contrasts): tables of the restarts, each fitted to its tables `to_fit`.
         `counts`, `marginals` (n_classes,), (n_classes, n_columns_encoded): rows, and shares of the levels, of each
             class.
         `weight` (n_contrasts, n_contrasts): inverse variances of the noise of a class.
-        `classes`: those that have rows.
+        `visible`: the classes that have rows.
         Returns an array of shape (n_classes, n_contrasts, n_contrasts).
         """
         centred = marginals @ self.contrasts.matrix
@@ -70,13 +70,12 @@ class ThinnedTables:
             mean += found / n_restarts
             product += found * self._classes.weighted(self.to_compare(restart) - independent) / n_restarts
         square = mean * self._classes.weighted(mean)
-        factors = self._factors(*((part[classes].sum(axis=0) * weight) for part in (product, square)))
+        factors = self._factors(*((part[visible].sum(axis=0) * weight) for part in (product, square)))
         shrunk = independent + factors * mean
         missed = self._pairs - shrunk
         # mean square, divided by the variance of the noise: 1 if all of it is noise
-        size = np.sum((missed * self._classes.weighted(missed))[classes] * weight) / max(
-            len(classes) * np.count_nonzero(weight), 1
-        )
+        size = np.sum((missed * self._classes.weighted(missed))[visible] * weight)
+        size /= max(len(visible) * np.count_nonzero(weight), 1)
         return shrunk + max(0.0, 1 - 1 / max(size, 1e-300)) * missed
 
     def _factors(self, product, square):

@@ -203,9 +203,8 @@ def fit_tables(
         restarts = _initial_restarts(prior, size, n_restarts, rng)
         _silence(restarts, absent)
         loss = _TableLoss(released, noise_sd, contrasts, classes, counts)
-        thinned = (
-            ThinnedTables(released.pairs, noise_sd.pairs, contrasts, classes, n_restarts, rng) if denoise else None
-        )
+        tables = released.pairs, noise_sd.pairs, contrasts, classes
+        thinned = ThinnedTables(*tables, n_restarts, rng) if denoise else None
         fitted = 0 if triples is None else _find_triples(triples, restarts, loss, thinned, n_iter, progress, rng)
         steps = _steps((n_restarts - fitted + n_restarts * denoise) * n_iter, progress)
         _descend_each(restarts[fitted:], loss, thinned, n_iter, steps, first=fitted)
@@ -483,6 +482,7 @@ class _TableLoss:
         return found
 
     def _rows_of_a_point(self, k, p):
+        """Rows of a class for which one of its points stands."""
         return np.float32(max(self.counts[k], 1.0)) / p.shape[1]
 
     def _centred(self, p):

@@ -94,7 +94,7 @@ class ClassContrasts:
 
     @property
     def largest(self):
-        """Factor of the tables of all classes together that no measured entry exceeds."""
+        """Largest entry of the contrasts in whole numbers."""
         return 1 if self.equal else self._splits.largest
 
     @property

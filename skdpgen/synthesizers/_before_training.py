@@ -58,7 +58,7 @@ def network_shape(rows):
 def learn_codec(rows, fit, **basis):
     """Release what was not declared of the rows; return the codec, of images in a `basis` of cosines."""
     found = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, **basis)
-    return found[0] if isinstance(rows, FrameRows) else found
+    return found.codec if isinstance(rows, FrameRows) else found
 
 
 def release_class_counts(codec, n_rows, classes, fit, unit_sizes=None):

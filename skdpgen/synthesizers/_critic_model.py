@@ -93,7 +93,7 @@ class CriticSettings(CoordinateSettings):
     """The critics, the generator and the steps, which are `CriticReleases`."""
 
     critics: object  # CriticTraining
-    names: str  # of the parameters of critics: "critic" or "teacher"
+    prefix: str  # of the names of the parameters of critics: "critic" or "teacher"
     model: str  # name of the model
 
 
@@ -105,31 +105,39 @@ class BaseCriticSynthesizer(BaseSynthesizer):
 
     _model_class = GeneratorModel
 
-    def _shared_settings(self, training, critics, model, loss):
+    def _shared_settings(self, training, prefix, model, loss):
         """The `CriticSettings` of parameters; ValueError for parameters that contradict one another.
 
-        `critics`: of the names of the parameters: "critic" or "teacher". `loss`: see `CriticTraining`.
+        `prefix`: of the names of the parameters: "critic" or "teacher". `model`: its name.
+        `loss`: see `CriticTraining`.
         """
         from ..nn._critics import CriticTraining
 
         if self.image_shape is not None and self.target is not None:
             raise ValueError("image_shape is for arrays, target for DataFrames")
-        if getattr(self, f"{critics}_steps") == 0 and self.warm_start_steps == 0:
+        if getattr(self, f"{prefix}_steps") == 0 and self.warm_start_steps == 0:
             raise ValueError(
-                f"{critics}_steps=0 with warm_start_steps=0 lets no {critics} learn: raise one of them; nothing was "
+                f"{prefix}_steps=0 with warm_start_steps=0 lets no {prefix} learn: raise one of them; nothing was "
                 "charged"
             )
-        own = CriticTraining(
-            sizes=as_sizes(getattr(self, f"{critics}_sizes"), f"{critics}_sizes"),
-            learning_rate=getattr(self, f"{critics}_learning_rate"),
+        critics = CriticTraining(
+            sizes=as_sizes(getattr(self, f"{prefix}_sizes"), f"{prefix}_sizes"),
+            learning_rate=getattr(self, f"{prefix}_learning_rate"),
             penalty=self.gradient_penalty,
             batch_size=self.batch_size,
-            steps=getattr(self, f"{critics}_steps"),
+            steps=getattr(self, f"{prefix}_steps"),
             warm_start_steps=self.warm_start_steps,
             loss=loss,
         )
-        how = {"training": training, "critics": own, "names": critics, "model": model}
-        return CriticSettings.of(self.get_params(deep=False), self._seed(), n_frequencies=FREQUENCIES, **how)
+        return CriticSettings.of(
+            self.get_params(deep=False),
+            self._seed(),
+            n_frequencies=FREQUENCIES,
+            training=training,
+            critics=critics,
+            prefix=prefix,
+            model=model,
+        )
 
     def _prepare(self, X, y, accountant, groups=None):
         settings = self._settings()
@@ -155,7 +163,7 @@ def check_size(settings, rows):
     critics, k = settings.critics, settings.training.n_critics
     sizes = (width + n_labels, *critics.sizes, 1)
     each = n_weights(*sizes) + sum(sizes[1:])  # with biases
-    check_model_size(4 * k * each, **{f"n_{settings.names}s": k, f"{settings.names}_sizes": critics.sizes})
+    check_model_size(4 * k * each, **{f"n_{settings.prefix}s": k, f"{settings.prefix}_sizes": critics.sizes})
     points = 256 * max(settings.training.generated_rows, 4 * critics.batch_size) * (max(sizes) + width)
     check_model_size(points, generated_rows=settings.training.generated_rows, batch_size=critics.batch_size)
     settings.training.check_size(256, width)

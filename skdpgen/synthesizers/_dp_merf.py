@@ -321,7 +321,7 @@ def fit_merf_model(rows, settings, fit):
     if isinstance(rows, FrameRows):
         # bins are as fine as the noise of the embedding allows
         options = {"noise_of_model": noise["embedding"]}
-        codec, *_ = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options)
+        codec = rows.learn(noise, fit.plan.extra_delta, rng, neighboring, **options).codec
         width, unit = int(codec.n_levels.sum()), max(1.0, len(codec.n_levels)) ** 0.5
     else:
         codec = rows.learn(noise, fit.plan.extra_delta, rng, neighboring)

@@ -162,7 +162,7 @@ def test_numbers_and_flags_stay_what_they_are():
     noise = dict.fromkeys(("schema", "categories", "rows", "moments"), 30.0)
     with seeded_noise(1, quiet=True):
         found = rows.learn(noise, 1e-5, make_noise_generator("secure"), "add_or_remove_one", tables=True)
-    codec, unspent = found[0], found[2]
+    codec, unspent = found.codec, found.unspent
     learned = codec.encoder.schema_["k"]
     assert learned.dtype == "int64"
     assert all(isinstance(value, int) for value in learned.categories)
