@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from ..mechanisms import ClassContrasts
 from ..mechanisms._selection import occupied_cells
+from .balanced_rows import balanced_levels, draw_levels
 from .denoised_tables import ThinnedTables
 from .sides import pairs_from_sides
 
@@ -71,9 +72,9 @@ class ProductMixture:
     def sample(self, class_codes, rng, levels=None):
         """Draw level codes of shape (n_samples, n_blocks) for rows of given classes.
 
-        Every support point of a class is drawn as often as its share says, and the levels of a block are drawn by
-        stratified uniforms within a point. The tables of such a sample are nearer to the model's than those of
-        independent draws. With `levels` (see `likelihood`), rows are drawn conditionally on having those levels.
+        Every support point of a class is drawn as often as its share says. Levels are balanced: the tables of such a
+        sample are nearer to the model's than those of independent draws. With `levels` (see `likelihood`), rows are
+        drawn conditionally on having those levels.
         """
         codes = np.empty((len(class_codes), len(self.n_levels)), dtype=np.int64)
         chances = None if levels is None else self.likelihood(levels)
@@ -88,20 +89,10 @@ class ProductMixture:
     def _draw(self, p, points, rng):
         """Levels of rows whose support points are `points`, sorted."""
         n, offsets = len(points), self.offsets
-        per = np.bincount(points, minlength=len(p))
-        start = np.concatenate([[0], np.cumsum(per)[:-1]])
         codes = np.empty((n, len(self.n_levels)), dtype=np.int64)
-        rank, place = np.empty(n), np.arange(n)
         for i in range(len(self.n_levels)):
-            rank[np.argsort(points + rng.random(n), kind="stable")] = place  # a shuffle within each point
-            u = (rank - start[points] + rng.random(n)) / per[points]
-            cumulative = np.cumsum(p[:, offsets[i] : offsets[i + 1]], axis=1)
-            cumulative /= np.maximum(cumulative[:, -1:], 1e-300)
-            # one search over all points: the distribution function of the next one begins where this one ends
-            edges = (cumulative + np.arange(len(p))[:, None]).ravel()
-            found = np.searchsorted(edges, points + u, side="right") - points * self.n_levels[i]
-            codes[:, i] = np.clip(found, 0, self.n_levels[i] - 1)
-        return codes
+            codes[:, i] = draw_levels(p[:, offsets[i] : offsets[i + 1]], points, rng)
+        return balanced_levels(codes, points, p, self.n_levels, rng)
 
     def score_samples(self, codes, class_codes, chunk_rows=2048):
         """Exact log-likelihood of rows and their classes, shape (n_samples,)."""

@@ -44,8 +44,7 @@ class RowsOfClasses:
             n = int(np.clip(n, _FEWEST_ROWS, _MOST_ROWS))
             rows_left -= n
             frame = self._draw(spread_components(n, self._weights, rng), rng)
-            chances = self._model.probabilities(self._codec.seen_values(frame)[0])
-            drawn = self._model.draw(chances, rng)
+            drawn, chances = self._model.draw(self._codec.seen_values(frame)[0], rng)
             taken, left = _matched(drawn, class_codes[wanted])
             frames.append(self._codec.set_classes(frame.take(taken[0]), drawn[taken[0]], rng))
             places.append(wanted[taken[1]])
@@ -73,10 +72,8 @@ class RowsOfClasses:
     def relabelled(self, class_codes, rng):
         """A frame of rows of the table model, with classes drawn given the other columns."""
         frame = self._draw(class_codes, rng)
-        inside = self._covered[class_codes]
-        chances = self._model.probabilities(self._codec.seen_values(frame)[0])
-        drawn = np.where(inside, self._model.draw(chances, rng), class_codes)
-        return self._codec.set_classes(frame, drawn, rng)
+        drawn, _ = self._model.draw(self._codec.seen_values(frame)[0], rng)
+        return self._codec.set_classes(frame, np.where(self._covered[class_codes], drawn, class_codes), rng)
 
     def shares(self, weights, rng, n_rows=2_000):
         """Weights of all classes where the target's model draws them, estimated from rows."""

@@ -7,13 +7,14 @@ covers the classes that have enough rows (`covered_classes`). Rows of the other 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import softmax
 
-from ..tabular import sample_levels
 from ..tabular._encoder import one_hot
+from .balanced_rows import balanced_classes
 from .oblivious_trees import ObliviousTrees
 
 # Most cells of a column of numbers and of categories, and of all columns together, about.
@@ -23,6 +24,8 @@ _FREQUENT = 50
 # Parts of a column in a pair and in a triple of columns; how many of them the model has, and the columns up to which
 # triples are looked for.
 _PAIR_PARTS, _TRIPLE_PARTS, _N_PAIRS, _N_TRIPLES, _MOST_OF_TRIPLES = 4, 2, 12, 6, 24
+# Columns in pairs of which the drawn classes of rows are counted, at most, and their parts.
+_COUNTED_COLUMNS, _COUNTED_PARTS = 15, 16
 # Expected variance of the target in a cell of a pair or triple below which it does not count.
 _LEAST_VARIANCE = 5.0
 # Largest weight of a cell and largest prior, in logits; and updates of the prior to the shares of the classes.
@@ -167,10 +170,14 @@ def _cells_of_levels(codes, n_levels, most):
 
 
 def _parts(codes, size):
+    """Part of each cell in a pair of columns."""
+    return _equal_parts(np.bincount(codes, minlength=size), _PAIR_PARTS)
+
+
+def _equal_parts(counts, n_parts):
     """Part of each cell: of about equal numbers of rows, in the order of the cells."""
-    counts = np.bincount(codes, minlength=size)
     middle = (np.cumsum(counts) - counts / 2) / max(counts.sum(), 1)
-    return np.minimum((middle * _PAIR_PARTS).astype(np.int64), _PAIR_PARTS - 1)
+    return np.minimum((middle * n_parts).astype(np.int64), n_parts - 1)
 
 
 def _pairs_that_stand_out(parts, residuals, variances):
@@ -225,9 +232,28 @@ class TargetModel:
         """Probability of each covered class, shape (n_rows, n_covered)."""
         return softmax(self.logits(self.cells.codes(values)), axis=1)
 
-    def draw(self, probabilities, rng):
-        """Class codes of rows, from their probabilities."""
-        return self.classes[sample_levels(probabilities, rng)]
+    def draw(self, values, rng):
+        """Class codes of rows, and the probabilities from which they are drawn: see `balanced_classes`."""
+        codes = self.cells.codes(values)
+        chances = softmax(self.logits(codes), axis=1)
+        return self.classes[balanced_classes(self._counted(codes), chances, rng)], chances
+
+    def _counted(self, codes):
+        """Cells of rows in which the rows of each class are counted: of all rows, of columns, and of pairs of columns.
+
+        Returns an int array of shape (n_rows, n); no two of its columns have a cell in common. The columns are those
+        whose weights differ most from row to row.
+        """
+        sizes, weights = self.cells.sizes, np.split(self.weights, np.cumsum(self.cells.sizes))
+        columns = list(zip(codes.T, sizes, weights))
+        spread = [-of[column].var(axis=0).sum() for column, _, of in columns]
+        parts, n = [], min(len(columns), _COUNTED_COLUMNS)
+        for at, i in enumerate(np.sort(np.argsort(spread, kind="stable")[:n])):
+            counts = np.bincount(columns[i][0], minlength=columns[i][1])
+            parts.append(1 + at * _COUNTED_PARTS + _equal_parts(counts, _COUNTED_PARTS)[columns[i][0]])
+        width = 1 + n * _COUNTED_PARTS
+        pairs = (one * width + other for one, other in itertools.combinations(parts, 2))
+        return np.stack([np.zeros(len(codes), dtype=np.int64), *parts, *pairs], axis=1)
 
     def with_shares(self, values, shares):
         """Return the model with another prior: the classes have nearly these shares in the given synthetic rows."""

@@ -224,7 +224,7 @@ def test_a_class_without_a_model_keeps_the_rows_of_the_tables(monkeypatch):
 def test_a_class_that_is_hardly_ever_drawn_is_an_error(fitted, monkeypatch):
     never = np.array([1.0, 1e-9, 1e-9])
     kind = type(fitted.model_.target_model)
-    monkeypatch.setattr(kind, "probabilities", lambda self, values: np.tile(never, (len(values), 1)))
+    monkeypatch.setattr(kind, "logits", lambda self, codes: np.tile(np.log(never), (len(codes), 1)))
     assert (fitted.sample(y=["good"] * 5, random_state=0)["state"] == "good").all()
     with pytest.raises(ValueError, match="almost no row of class 'bad'"):
         fitted.sample(y=["bad"], random_state=0)
@@ -235,11 +235,11 @@ def test_rows_that_are_too_rare_for_all_draws_end_within_seconds(fitted, monkeyp
     kind, drawn = type(fitted.model_.target_model), []
     never = np.array([1.0, 1e-5, 1e-9])
 
-    def probabilities(self, values):
-        drawn.append(len(values))
-        return np.tile(never, (len(values), 1))
+    def logits(self, codes):
+        drawn.append(len(codes))
+        return np.tile(np.log(never), (len(codes), 1))
 
-    monkeypatch.setattr(kind, "probabilities", probabilities)
+    monkeypatch.setattr(kind, "logits", logits)
     with pytest.raises(
         ValueError, match=r"20 of the rows that were asked for.* need more than 500,000\. Ask for fewer"
     ):

@@ -1,0 +1,199 @@
+"""Rows whose counts are nearer to what a model expects than those of independent draws.
+
+Independent draws of rows miss the expected count of a cell by about its square root. Here two rows that are as likely
+to have each other's level of a column, or class, exchange them if this brings the counts of their cells nearer to what
+the model expects. So each row keeps its distribution. All of this is post-processing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Pairs of rows that are judged together, and the share of them that may exchange, those that gain most: many rows that
+# enter a cell together would overshoot.
+_TOGETHER, _TAKING = 64, 0.25
+# Rounds over all columns, and over all rows for classes.
+_ROUNDS_OF_LEVELS, _ROUNDS_OF_CLASSES = 2, 8
+# Variance of the count of independent draws, or expected count, from which a cell takes part: the nearest whole number
+# to the counts of rarer cells is most often 0.
+_LEAST = 4.0
+# Rows from which draws are balanced; rows that are neighbours in the order of their probabilities.
+_FEWEST_ROWS, _NEIGHBOURS = 500, 64
+# Rows that draw a level again to bring one-way counts to the expected ones.
+_DRAWN_AGAIN = 4096
+# Most cells of rows that exchange in a column, and that are counted; most entries of the tables, and multiplications
+# for the expected ones: each takes less than a second.
+_MOST_MOVED, _MOST_COUNTED, _MOST_ENTRIES, _MOST_PRODUCTS = 1.5e7, 1e8, 1 << 22, 2e10
+
+
+# ---- levels of a mixture of products -------------------------------------------------------------------------------
+def draw_levels(p, points, rng):
+    """Level of each row in one column, from the distribution of its point: `p` (n_points, n_levels).
+
+    `points` are sorted. The uniform numbers of the rows of a point are far from each other: they are successive
+    members, in random order, of a golden section sequence.
+    """
+    n = len(points)
+    place = np.empty(n)
+    place[np.argsort(points + rng.random(n), kind="stable")] = np.arange(n)
+    return _inverse(p, points, (place * (0.5 * (5**0.5 - 1)) + rng.random()) % 1.0)
+
+
+def _inverse(p, points, uniform):
+    """Level of each row, at which the distribution function of its point exceeds a uniform number."""
+    cumulative = np.cumsum(p, axis=1)
+    cumulative /= np.maximum(cumulative[:, -1:], 1e-300)
+    # one search over all points: the distribution function of the next one begins where this one ends
+    edges = (cumulative + np.arange(len(p))[:, None]).ravel()
+    found = np.searchsorted(edges, points + uniform, side="right") - points * p.shape[1]
+    return np.clip(found, 0, p.shape[1] - 1)
+
+
+def balanced_levels(codes, points, p, n_levels, rng):
+    """Bring one-way and two-way tables of rows nearer to what a mixture of products expects.
+
+    A few rows draw a level again, for the one-way counts. Then rows of the same point exchange levels.
+
+    `codes` (n_rows, n_blocks): levels, drawn independently of each other given the points.
+    `points` (n_rows,): support point of each row. `p` (n_points, n_columns_encoded): probability of each level there.
+    Returns an array of the shape of `codes`.
+    """
+    n, n_blocks = codes.shape
+    starts = np.concatenate([[0], np.cumsum(n_levels)])
+    width = int(starts[-1])
+    affordable = width**2 <= min(_MOST_ENTRIES, _MOST_PRODUCTS / len(p)) and n * n_blocks**2 <= _MOST_COUNTED
+    if n < _FEWEST_ROWS or n_blocks < 2 or not affordable:
+        return codes
+    levels = codes.copy()
+    for i in range(n_blocks):
+        _draw_again(levels[:, i], p[:, starts[i] : starts[i + 1]], points, rng)
+    cells = levels + starts[:-1]
+    excess, weight = _excess_of_tables(cells, points, p, starts, rng)
+    for i in np.concatenate([rng.permutation(n_blocks) for _ in range(_ROUNDS_OF_LEVELS)]):
+        own = slice(starts[i], starts[i + 1])
+        pairs = _pairs(np.argsort(points + rng.random(n), kind="stable"), points, rng)
+        pairs = pairs[: int(_MOST_MOVED / n_blocks**2 / 2)]
+        excess[own] = _exchanged(levels[:, i], cells, pairs, excess[own], weight[own])
+        excess[:, own] = excess[own].T
+        cells[:, i] = levels[:, i] + starts[i]
+    return levels
+
+
+def _draw_again(levels, p, points, rng):
+    """Draw levels again, in place, where this brings the counts of levels nearer to the expected ones."""
+    counts = np.bincount(points, minlength=len(p)) @ (p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300))
+    excess = np.bincount(levels, minlength=p.shape[1]) - counts - _rounding(rng, p.shape[1])
+    rows = rng.permutation(len(levels))[:_DRAWN_AGAIN]
+    new = _inverse(p, points[rows], rng.random(len(rows)))
+    for at in range(0, len(rows), _TOGETHER):
+        row, level = rows[at : at + _TOGETHER], new[at : at + _TOGETHER]
+        gain = excess[levels[row]] - excess[level] - 1
+        taking = np.argsort(-gain, kind="stable")[: int(_TAKING * len(row))]
+        taking = taking[(gain[taking] > 0) & (level[taking] != levels[row[taking]])]
+        np.subtract.at(excess, levels[row[taking]], 1)
+        np.add.at(excess, level[taking], 1)
+        levels[row[taking]] = level[taking]
+
+
+def _excess_of_tables(cells, points, p, starts, rng):
+    """Weighted excess of two-way counts over what the mixture expects, and weights: (n_columns_encoded,) * 2 arrays."""
+    width, block = int(starts[-1]), np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    share = p / np.maximum(np.add.reduceat(p, starts[:-1], axis=1), 1e-300)[:, block]
+    expected = share.T @ (share * np.bincount(points, minlength=len(p))[:, None])
+    expected[block[:, None] == block] = 0.0
+    counts = np.zeros((width, width))
+    for column in cells.T:
+        counts += np.bincount((column[:, None] * width + cells).ravel(), minlength=width**2).reshape(width, width)
+    rounding = np.triu(_rounding(rng, counts.shape))
+    weight = _weights(expected)
+    return (weight * (counts - expected - rounding - np.triu(rounding, 1).T)).astype(np.float32), weight
+
+
+# ---- classes -------------------------------------------------------------------------------------------------------
+def balanced_classes(cells, chances, rng):
+    """Draw classes from their probabilities, with counts near what these expect.
+
+    `cells` (n_rows, n): for each row, cells in which the rows of each class are counted: different whole numbers.
+    `chances` (n_rows, n_classes): probability of each class.
+    Returns an int array of shape (n_rows,).
+    """
+    (n, k), width = chances.shape, int(cells.max(initial=0)) + 1
+    order = np.lexsort((chances.max(axis=1), chances.argmax(axis=1)))
+    drawn = np.empty(n, dtype=np.int64)
+    drawn[order] = _spread_classes(chances[order], rng)
+    if n < _FEWEST_ROWS or k < 2 or k * width > _MOST_ENTRIES:
+        return drawn
+    excess, variance = (np.empty((k, width)) for _ in range(2))
+    for c, chance in enumerate(chances.T):
+        excess[c] = _sums(cells, (drawn == c) - chance, width)
+        variance[c] = _sums(cells, chance * (1 - chance), width)
+    weight = _weights(variance)
+    excess = (weight * (excess - _rounding(rng, excess.shape))).astype(np.float32)
+    for _ in range(_ROUNDS_OF_CLASSES):
+        group = (np.arange(n) + rng.integers(_NEIGHBOURS)) // _NEIGHBOURS
+        shuffled = order[np.argsort(group + rng.random(n), kind="stable")]
+        of_row = np.empty(n, dtype=np.int64)
+        of_row[order] = group
+        pairs = _pairs(shuffled, of_row, rng)
+        # neighbours have nearly the same probabilities; what they differ by decides how often they exchange
+        (one, other), (mine, theirs) = pairs.T, drawn[pairs].T
+        exchanged, now = chances[one, theirs] * chances[other, mine], chances[one, mine] * chances[other, theirs]
+        excess = _exchanged(drawn, cells, pairs[rng.random(len(pairs)) * now < exchanged], excess, weight)
+    return drawn
+
+
+def _spread_classes(chances, rng):
+    """Classes of rows in the order of their probabilities; uniform numbers of neighbours are far from each other."""
+    n = len(chances)
+    group = np.arange(n) // _NEIGHBOURS
+    place = np.argsort(np.argsort(group + rng.random(n), kind="stable"), kind="stable") - group * _NEIGHBOURS
+    uniform = (place + rng.random(n)) / np.minimum(n - group * _NEIGHBOURS, _NEIGHBOURS)
+    cumulative = np.cumsum(chances, axis=1)
+    return np.minimum((cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(axis=1), chances.shape[1] - 1)
+
+
+def _sums(cells, of_rows, width):
+    """Sum of a number of each row over the rows of each cell."""
+    return np.bincount(cells.ravel(), np.repeat(of_rows, cells.shape[1]), width)
+
+
+# ---- both ----------------------------------------------------------------------------------------------------------
+def _rounding(rng, shape):
+    """What is added to expected counts, so that each of the nearest whole numbers is drawn as often as it should be."""
+    return rng.random(shape) - 0.5
+
+
+def _weights(variance):
+    return np.where(variance >= _LEAST, 1 / np.maximum(variance, _LEAST), 0.0).astype(np.float32)
+
+
+def _pairs(order, group, rng):
+    """Pairs of neighbours in an order of rows that are of the same group, shuffled: int array (n_pairs, 2)."""
+    pairs = order[: len(order) // 2 * 2].reshape(-1, 2)
+    return rng.permutation(pairs[group[pairs[:, 0]] == group[pairs[:, 1]]])
+
+
+def _exchanged(levels, cells, pairs, excess, weight):
+    """Let pairs of rows exchange their levels where the weighted squared excess falls; return the excess after it.
+
+    `levels` (n_rows,): changed in place. `cells` (n_rows, n): of each row, those that its level is counted in.
+    `pairs` (n_pairs, 2): no row is in two of them.
+    `excess`, `weight` (n_levels, n_cells): excess of each level in each cell, times its weight.
+    """
+    pairs = pairs[levels[pairs[:, 0]] != levels[pairs[:, 1]]]
+    width, excess, weight = excess.shape[1], excess.ravel(), weight.ravel()
+    for at in range(0, len(pairs), _TOGETHER):
+        pair = pairs[at : at + _TOGETHER]
+        of_row, level = cells[pair], levels[pair][:, :, None] * width
+        left, entered = of_row + level, of_row + level[:, ::-1]
+        apart = of_row[:, 0] != of_row[:, 1]  # in a cell that they share, nothing changes
+        gain = 2 * (excess[left] - excess[entered]) - weight[left] - weight[entered]
+        gain = np.where(apart, gain.sum(axis=1), 0).sum(axis=1)
+        taking = np.argsort(-gain, kind="stable")[: max(1, int(_TAKING * len(pair)))]
+        taking = taking[gain[taking] > 0]
+        apart = np.broadcast_to(apart[taking, None], left[taking].shape)
+        left, entered = left[taking][apart], entered[taking][apart]
+        np.subtract.at(excess, left, weight[left])
+        np.add.at(excess, entered, weight[entered])
+        levels[pair[taking]] = levels[pair[taking, ::-1]]
+    return excess.reshape(-1, width)
