@@ -2,28 +2,34 @@
 
 Independent draws of rows miss the expected count of a cell by about its square root. Here two rows that are as likely
 to have each other's level of a column, or class, exchange them if this brings the counts of their cells nearer to what
-the model expects. So each row keeps its distribution. All of this is post-processing.
+the model expects. Exchanges change no one-way count, so a few rows draw a level again before. Each row keeps its
+distribution, or very nearly. All of this is post-processing.
 """
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 
 # Pairs of rows that are judged together, and the share of them that may exchange, those that gain most: many rows that
 # enter a cell together would overshoot.
-_TOGETHER, _TAKING = 64, 0.25
+_TOGETHER, _EXCHANGING = 64, 0.25
 # Rounds over all columns, and over all rows for classes.
 _ROUNDS_OF_LEVELS, _ROUNDS_OF_CLASSES = 2, 8
-# Variance of the count of independent draws, or expected count, from which a cell takes part: the nearest whole number
-# to the counts of rarer cells is most often 0.
+# Expected count, or variance of the count of a class, from which a cell takes part: the nearest whole number to the
+# counts of rarer cells is most often 0, and they would lose rows.
 _LEAST = 4.0
-# Rows from which draws are balanced; rows that are neighbours in the order of their probabilities.
-_FEWEST_ROWS, _NEIGHBOURS = 500, 64
-# Rows that draw a level again to bring one-way counts to the expected ones.
-_DRAWN_AGAIN = 4096
-# Most cells of rows that exchange in a column, and that are counted; most entries of the tables, and multiplications
-# for the expected ones: each takes less than a second.
-_MOST_MOVED, _MOST_COUNTED, _MOST_ENTRIES, _MOST_PRODUCTS = 1.5e7, 1e8, 1 << 22, 2e10
+# Rows from which draws are balanced.
+_FEWEST_ROWS = 500
+# Rows that exchange classes are among so many neighbours in the order of their probabilities, at most, and of few rows
+# this share of them: the less the probabilities of two rows differ, the better each row keeps its own.
+_NEIGHBOURS, _SHARE_OF_NEIGHBOURS = 64, 0.02
+# Most rows that draw a level again to bring one-way counts to the expected ones, and the parts in which they do.
+_DRAWN_AGAIN, _PARTS_OF_DRAWN = 4096, 8
+# Most cells of rows that exchange in a round, and that are counted; most entries of the two-way tables, and
+# multiplications for the expected ones: each takes less than a second. Beyond the last three, levels do not exchange.
+_MOST_EXCHANGED, _MOST_COUNTED, _MOST_ENTRIES, _MOST_PRODUCTS = 1.5e7, 1e8, 1 << 22, 2e10
 
 
 # ---- levels of a mixture of products -------------------------------------------------------------------------------
@@ -40,8 +46,8 @@ def draw_levels(p, points, rng):
 
 
 def _inverse(p, points, uniform):
-    """Level of each row, at which the distribution function of its point exceeds a uniform number."""
-    cumulative = np.cumsum(p, axis=1)
+    """First level of each row at which the distribution function of its point exceeds a uniform number."""
+    cumulative = np.cumsum(p, axis=1, dtype=np.float64)
     cumulative /= np.maximum(cumulative[:, -1:], 1e-300)
     # one search over all points: the distribution function of the next one begins where this one ends
     edges = (cumulative + np.arange(len(p))[:, None]).ravel()
@@ -54,59 +60,77 @@ def balanced_levels(codes, points, p, n_levels, rng):
 
     A few rows draw a level again, for the one-way counts. Then rows of the same point exchange levels.
 
-    `codes` (n_rows, n_blocks): levels, drawn independently of each other given the points.
-    `points` (n_rows,): support point of each row. `p` (n_points, n_columns_encoded): probability of each level there.
+    `codes` (n_rows, n_blocks): levels; the columns are drawn independently given the points.
+    `points` (n_rows,): support point of each row. `p` (n_points, n_columns_encoded): weight of each level there.
     Returns an array of the shape of `codes`.
     """
     n, n_blocks = codes.shape
-    starts = np.concatenate([[0], np.cumsum(n_levels)])
+    if n < _FEWEST_ROWS:
+        return codes
+    levels, starts = codes.copy(), np.concatenate([[0], np.cumsum(n_levels)])
+    columns = [slice(*ends) for ends in itertools.pairwise(starts)]
+    share = np.concatenate([p[:, own] / np.maximum(p[:, own].sum(axis=1, keepdims=True), 1e-30) for own in columns], 1)
+    of_points = np.bincount(points, minlength=len(p))
+    for i, own in enumerate(columns):
+        _draw_again(levels[:, i], share[:, own], points, of_points, rng)
     width = int(starts[-1])
     affordable = width**2 <= min(_MOST_ENTRIES, _MOST_PRODUCTS / len(p)) and n * n_blocks**2 <= _MOST_COUNTED
-    if n < _FEWEST_ROWS or n_blocks < 2 or not affordable:
-        return codes
-    levels = codes.copy()
-    for i in range(n_blocks):
-        _draw_again(levels[:, i], p[:, starts[i] : starts[i + 1]], points, rng)
-    cells = levels + starts[:-1]
-    excess, weight = _excess_of_tables(cells, points, p, starts, rng)
+    if n_blocks < 2 or of_points.max() < 2 or not affordable:
+        return levels
+    expected = share.T @ (share * of_points[:, None])
+    for own in columns:
+        expected[own, own] = 0.0
+    if expected.max() < _LEAST:
+        return levels
+    weight, cells = _weights(expected), levels + starts[:-1]
+    rounding = np.triu(_rounding(rng, expected.shape))
+    excess = _counts(levels, columns) - expected - rounding - np.triu(rounding, 1).T
+    excess = (weight * excess).astype(np.float32)
     for i in np.concatenate([rng.permutation(n_blocks) for _ in range(_ROUNDS_OF_LEVELS)]):
-        own = slice(starts[i], starts[i + 1])
+        own = columns[i]
         pairs = _pairs(np.argsort(points + rng.random(n), kind="stable"), points, rng)
-        pairs = pairs[: int(_MOST_MOVED / n_blocks**2 / 2)]
+        pairs = pairs[: int(_MOST_EXCHANGED / n_blocks**2 / 2)]
         excess[own] = _exchanged(levels[:, i], cells, pairs, excess[own], weight[own])
         excess[:, own] = excess[own].T
         cells[:, i] = levels[:, i] + starts[i]
     return levels
 
 
-def _draw_again(levels, p, points, rng):
+def _draw_again(levels, share, points, of_points, rng):
     """Draw levels again, in place, where this brings the counts of levels nearer to the expected ones."""
-    counts = np.bincount(points, minlength=len(p)) @ (p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300))
-    excess = np.bincount(levels, minlength=p.shape[1]) - counts - _rounding(rng, p.shape[1])
+    expected = of_points @ share
+    often = expected >= _LEAST
+    excess = np.bincount(levels, minlength=len(expected)) - expected - _rounding(rng, len(expected))
     rows = rng.permutation(len(levels))[:_DRAWN_AGAIN]
-    new = _inverse(p, points[rows], rng.random(len(rows)))
-    for at in range(0, len(rows), _TOGETHER):
-        row, level = rows[at : at + _TOGETHER], new[at : at + _TOGETHER]
-        gain = excess[levels[row]] - excess[level] - 1
-        taking = np.argsort(-gain, kind="stable")[: int(_TAKING * len(row))]
-        taking = taking[(gain[taking] > 0) & (level[taking] != levels[row[taking]])]
-        np.subtract.at(excess, levels[row[taking]], 1)
-        np.add.at(excess, level[taking], 1)
-        levels[row[taking]] = level[taking]
+    new = _inverse(share, points[rows], rng.random(len(rows)))
+    for row, level in zip(*(np.array_split(part, _PARTS_OF_DRAWN) for part in (rows, new))):
+        out, into = np.round(excess), np.round(-excess)
+        able = often[levels[row]] & often[level] & (out[levels[row]] > 0) & (into[level] > 0)
+        row, level = row[able], level[able]
+        old = levels[row]
+        able = (_rank(old) < out[old]) & (_rank(level) < into[level])
+        row, level, old = row[able], level[able], old[able]
+        np.subtract.at(excess, old, 1)
+        np.add.at(excess, level, 1)
+        levels[row] = level
 
 
-def _excess_of_tables(cells, points, p, starts, rng):
-    """Weighted excess of two-way counts over what the mixture expects, and weights: (n_columns_encoded,) * 2 arrays."""
-    width, block = int(starts[-1]), np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    share = p / np.maximum(np.add.reduceat(p, starts[:-1], axis=1), 1e-300)[:, block]
-    expected = share.T @ (share * np.bincount(points, minlength=len(p))[:, None])
-    expected[block[:, None] == block] = 0.0
-    counts = np.zeros((width, width))
-    for column in cells.T:
-        counts += np.bincount((column[:, None] * width + cells).ravel(), minlength=width**2).reshape(width, width)
-    rounding = np.triu(_rounding(rng, counts.shape))
-    weight = _weights(expected)
-    return (weight * (counts - expected - rounding - np.triu(rounding, 1).T)).astype(np.float32), weight
+def _rank(values):
+    """How many equal values stand before each one."""
+    order = np.argsort(values, kind="stable")
+    ordered, rank = values[order], np.empty(len(values), dtype=np.int64)
+    rank[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
+    return rank
+
+
+def _counts(levels, columns):
+    """Two-way counts, shape (n_columns_encoded, n_columns_encoded); 0 within a column."""
+    counts = np.zeros((columns[-1].stop, columns[-1].stop))
+    for (i, one), (j, other) in itertools.combinations(enumerate(columns), 2):
+        sides = one.stop - one.start, other.stop - other.start
+        found = np.bincount(levels[:, i] * sides[1] + levels[:, j], minlength=sides[0] * sides[1]).reshape(sides)
+        counts[one, other], counts[other, one] = found, found.T
+    return counts
 
 
 # ---- classes -------------------------------------------------------------------------------------------------------
@@ -118,9 +142,11 @@ def balanced_classes(cells, chances, rng):
     Returns an int array of shape (n_rows,).
     """
     (n, k), width = chances.shape, int(cells.max(initial=0)) + 1
-    order = np.lexsort((chances.max(axis=1), chances.argmax(axis=1)))
+    likeliest = np.argsort(-chances, axis=1, kind="stable")[:, :2]
+    order = np.lexsort((chances.max(axis=1), *likeliest.T[::-1]))
+    near = 2 * round(np.clip(_SHARE_OF_NEIGHBOURS * n, 4, _NEIGHBOURS) / 2)
     drawn = np.empty(n, dtype=np.int64)
-    drawn[order] = _spread_classes(chances[order], rng)
+    drawn[order] = _spread_classes(chances[order], near, rng)
     if n < _FEWEST_ROWS or k < 2 or k * width > _MOST_ENTRIES:
         return drawn
     excess, variance = (np.empty((k, width)) for _ in range(2))
@@ -130,7 +156,7 @@ def balanced_classes(cells, chances, rng):
     weight = _weights(variance)
     excess = (weight * (excess - _rounding(rng, excess.shape))).astype(np.float32)
     for _ in range(_ROUNDS_OF_CLASSES):
-        group = (np.arange(n) + rng.integers(_NEIGHBOURS)) // _NEIGHBOURS
+        group = (np.arange(n) + rng.integers(near)) // near
         shuffled = order[np.argsort(group + rng.random(n), kind="stable")]
         of_row = np.empty(n, dtype=np.int64)
         of_row[order] = group
@@ -142,12 +168,12 @@ def balanced_classes(cells, chances, rng):
     return drawn
 
 
-def _spread_classes(chances, rng):
-    """Classes of rows in the order of their probabilities; uniform numbers of neighbours are far from each other."""
+def _spread_classes(chances, near, rng):
+    """Classes of rows in the order of their probabilities; uniform numbers of `near` rows are far from each other."""
     n = len(chances)
-    group = np.arange(n) // _NEIGHBOURS
-    place = np.argsort(np.argsort(group + rng.random(n), kind="stable"), kind="stable") - group * _NEIGHBOURS
-    uniform = (place + rng.random(n)) / np.minimum(n - group * _NEIGHBOURS, _NEIGHBOURS)
+    group = np.arange(n) // near
+    place = np.argsort(np.argsort(group + rng.random(n), kind="stable"), kind="stable") - group * near
+    uniform = (place + rng.random(n)) / np.minimum(n - group * near, near)
     cumulative = np.cumsum(chances, axis=1)
     return np.minimum((cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(axis=1), chances.shape[1] - 1)
 
@@ -168,7 +194,7 @@ def _weights(variance):
 
 
 def _pairs(order, group, rng):
-    """Pairs of neighbours in an order of rows that are of the same group, shuffled: int array (n_pairs, 2)."""
+    """Pairs of rows of the same group that are next to each other in `order`, shuffled: int array (n_pairs, 2)."""
     pairs = order[: len(order) // 2 * 2].reshape(-1, 2)
     return rng.permutation(pairs[group[pairs[:, 0]] == group[pairs[:, 1]]])
 
@@ -189,7 +215,7 @@ def _exchanged(levels, cells, pairs, excess, weight):
         apart = of_row[:, 0] != of_row[:, 1]  # in a cell that they share, nothing changes
         gain = 2 * (excess[left] - excess[entered]) - weight[left] - weight[entered]
         gain = np.where(apart, gain.sum(axis=1), 0).sum(axis=1)
-        taking = np.argsort(-gain, kind="stable")[: max(1, int(_TAKING * len(pair)))]
+        taking = np.argsort(-gain, kind="stable")[: max(1, int(_EXCHANGING * len(pair)))]
         taking = taking[gain[taking] > 0]
         apart = np.broadcast_to(apart[taking, None], left[taking].shape)
         left, entered = left[taking][apart], entered[taking][apart]

@@ -26,6 +26,8 @@ _FREQUENT = 50
 _PAIR_PARTS, _TRIPLE_PARTS, _N_PAIRS, _N_TRIPLES, _MOST_OF_TRIPLES = 4, 2, 12, 6, 24
 # Columns in pairs of which the drawn classes of rows are counted, at most, and their parts.
 _COUNTED_COLUMNS, _COUNTED_PARTS = 15, 16
+# Most rows whose classes are drawn together, which bounds memory.
+_DRAWN_TOGETHER = 50_000
 # Expected variance of the target in a cell of a pair or triple below which it does not count.
 _LEAST_VARIANCE = 5.0
 # Largest weight of a cell and largest prior, in logits; and updates of the prior to the shares of the classes.
@@ -234,9 +236,12 @@ class TargetModel:
 
     def draw(self, values, rng):
         """Class codes of rows, and the probabilities from which they are drawn: see `balanced_classes`."""
-        codes = self.cells.codes(values)
-        chances = softmax(self.logits(codes), axis=1)
-        return self.classes[balanced_classes(self._counted(codes), chances, rng)], chances
+        drawn, chances = [], []
+        for part in np.split(values, range(_DRAWN_TOGETHER, len(values), _DRAWN_TOGETHER)):
+            codes = self.cells.codes(part)
+            chances.append(softmax(self.logits(codes), axis=1))
+            drawn.append(self.classes[balanced_classes(self._counted(codes), chances[-1], rng)])
+        return np.concatenate(drawn), np.concatenate(chances)
 
     def _counted(self, codes):
         """Cells of rows in which the rows of each class are counted: of all rows, of columns, and of pairs of columns.
@@ -244,6 +249,8 @@ class TargetModel:
         Returns an int array of shape (n_rows, n); no two of its columns have a cell in common. The columns are those
         whose weights differ most from row to row.
         """
+        if not len(codes):
+            return np.zeros((0, 1), dtype=np.int64)
         sizes, weights = self.cells.sizes, np.split(self.weights, np.cumsum(self.cells.sizes))
         columns = list(zip(codes.T, sizes, weights))
         spread = [-of[column].var(axis=0).sum() for column, _, of in columns]

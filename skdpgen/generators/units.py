@@ -2,7 +2,8 @@
 
 Two models make them. That of units is fitted to the released tables of units: of the columns that are constant within
 a unit, and of its number of rows. That of rows is the model of the table. A synthetic unit is drawn from the first; its
-rows are drawn from the second, each independently, given the columns of the unit. All of it is post-processing.
+rows are drawn from the second, given the columns of the unit, independently but for balanced counts of all rows. All of
+it is post-processing.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def test_tables_of_balanced_levels_are_near_the_expected_ones(rng):
 
 def test_balanced_levels_have_their_expected_counts_on_average():
     p, points = _mixture(np.random.default_rng(1), rare=(0, 9, 12)), np.repeat(np.arange(30), 20)
-    expected, rng, n_draws = _expected(p, points), np.random.default_rng(2), 300
+    expected, rng, n_draws = _expected(p, points), np.random.default_rng(2), 200
     total, of_point, square = np.zeros_like(expected), np.zeros_like(p), np.zeros_like(expected)
     for _ in range(n_draws):
         codes = balanced_levels(_independent(p, points, rng), points, p, N_LEVELS, rng)
@@ -76,18 +76,55 @@ def test_balanced_levels_have_their_expected_counts_on_average():
         assert of_point[inside].sum() == pytest.approx(p[inside].sum(), rel=0.02)
 
 
-def test_rows_that_move_to_likely_levels_are_noticed():
-    """What the test above is for: rows that draw again, and stay where they gain, prefer likely levels."""
-    p, points = _mixture(np.random.default_rng(1)), np.repeat(np.arange(30), 20)
-    rng, of_point = np.random.default_rng(2), np.zeros_like(p)
-    for _ in range(200):
-        codes = _independent(p, points, rng)
-        likely = p[points, STARTS[0] + codes[:, 0]] < 0.1
-        again = draw_levels(p[:, COLUMNS[0]], points, rng)
-        codes[likely, 0] = again[likely]
-        np.add.at(of_point, (points[:, None], codes + STARTS[:-1]), 1 / 200 / 20)
-    inside = (p[:, COLUMNS[0]] >= 1e-4) & (p[:, COLUMNS[0]] < 0.05)
-    assert of_point[:, COLUMNS[0]][inside].sum() < 0.9 * p[:, COLUMNS[0]][inside].sum()
+def test_rare_levels_lose_no_rows():
+    """One column of many levels of very different frequency: only frequent ones may be drawn again."""
+    rng, n_draws = np.random.default_rng(5), 1000
+    p = 1 / np.arange(1, 101.0) ** 1.3 * rng.gamma(2.0, 1.0, (60, 100))
+    p /= p.sum(axis=1, keepdims=True)
+    points = np.repeat(np.arange(60), 10)
+    expected, total = p.sum(axis=0) * 10, np.zeros(100)
+    for _ in range(n_draws):
+        codes = balanced_levels(draw_levels(p, points, rng)[:, None], points, p, np.array([100]), rng)
+        total += np.bincount(codes[:, 0], minlength=100) / n_draws
+    for low, high in ((0, 1), (1, 4), (4, 1000)):
+        inside = (expected >= low) & (expected < high)
+        assert total[inside].sum() == pytest.approx(expected[inside].sum(), rel=0.012)
+    before, after, often = 0.0, 0.0, expected >= 4
+    for _ in range(30):
+        codes = draw_levels(p, points, rng)[:, None]
+        found = balanced_levels(codes, points, p, np.array([100]), rng)
+        before += np.square(np.bincount(codes[:, 0], minlength=100) - expected)[often].sum()
+        after += np.square(np.bincount(found[:, 0], minlength=100) - expected)[often].sum()
+    assert after < 0.4 * before
+
+
+def test_joint_levels_of_a_point_keep_their_probabilities():
+    p, points = _mixture(np.random.default_rng(1)), np.repeat(np.arange(30), 40)
+    rng, n_draws = np.random.default_rng(6), 120
+    joint = np.zeros((30, 6, 3))
+    for _ in range(n_draws):
+        codes = balanced_levels(_independent(p, points, rng), points, p, N_LEVELS, rng)
+        np.add.at(joint, (points, codes[:, 0], codes[:, 1]), 1 / n_draws / 40)
+    expected = p[:, COLUMNS[0]][:, :, None] * p[:, COLUMNS[1]][:, None, :]
+    for low, high in ((1e-4, 0.02), (0.02, 0.1), (0.1, 0.5), (0.5, 1)):
+        inside = (expected >= low) & (expected < high)
+        assert joint[inside].sum() == pytest.approx(expected[inside].sum(), rel=0.03 if high == 0.02 else 0.01)
+
+
+def test_weights_of_points_need_no_sum_of_one(rng):
+    p, points = _mixture(rng), np.sort(rng.integers(0, 30, 1000))
+    codes = _independent(p, points, rng)
+    found = [balanced_levels(codes.copy(), points, f * p, N_LEVELS, np.random.default_rng(0)) for f in (1.0, 0.25)]
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("n_points", [1, 600])
+def test_one_point_and_a_point_for_each_row(n_points, rng):
+    p, points = np.tile(_mixture(rng, 1), (n_points, 1)), np.arange(600) % n_points
+    found = balanced_levels(_independent(p, np.sort(points), rng), np.sort(points), p, N_LEVELS, rng)
+    for i, own in enumerate(COLUMNS):
+        counts = np.bincount(found[:, i], minlength=N_LEVELS[i])
+        assert np.abs(counts - 600 * p[0, own]).max() < 4.0
 
 
 def test_levels_of_probability_0_are_never_drawn(rng):
@@ -101,6 +138,7 @@ def test_levels_of_probability_0_are_never_drawn(rng):
 def test_levels_of_few_rows_and_of_tables_that_would_take_long_stay_as_they_are(limit, rng, monkeypatch):
     p, points = _mixture(rng), np.sort(rng.integers(0, 30, 600))
     codes = _independent(p, points, rng)
+    monkeypatch.setattr(balanced_rows, "_DRAWN_AGAIN", 0)
     assert (balanced_levels(codes.copy(), points, p, N_LEVELS, rng) != codes).any()
     monkeypatch.setattr(balanced_rows, limit, 601 if limit == "_FEWEST_ROWS" else 100)
     np.testing.assert_array_equal(balanced_levels(codes.copy(), points, p, N_LEVELS, rng), codes)
@@ -109,7 +147,7 @@ def test_levels_of_few_rows_and_of_tables_that_would_take_long_stay_as_they_are(
 def test_in_wide_tables_a_part_of_the_rows_exchanges_levels(rng, monkeypatch):
     p, points = _mixture(rng), np.sort(rng.integers(0, 30, 1000))
     codes = _independent(p, points, rng)
-    monkeypatch.setattr(balanced_rows, "_MOST_MOVED", 50 * len(N_LEVELS) ** 2)
+    monkeypatch.setattr(balanced_rows, "_MOST_EXCHANGED", 50 * len(N_LEVELS) ** 2)
     monkeypatch.setattr(balanced_rows, "_DRAWN_AGAIN", 0)
     found = balanced_levels(codes.copy(), points, p, N_LEVELS, rng)
     assert 0 < (found != codes).sum(axis=0).max() <= 50 * balanced_rows._ROUNDS_OF_LEVELS
@@ -133,19 +171,25 @@ def test_counts_of_balanced_classes_are_near_the_expected_ones(rng):
         )
 
     before = np.mean([excess(sample_levels(chances, rng)) for _ in range(5)])
-    assert excess(balanced_classes(cells, chances, rng)) < 0.1 * before
+    assert excess(balanced_classes(cells, chances, rng)) < 0.2 * before
 
 
-@pytest.mark.parametrize("n", [600, 2000])
-def test_each_row_has_its_probabilities_of_classes_on_average(n):
-    cells, chances = _chances(np.random.default_rng(3), n)
-    rng, n_draws = np.random.default_rng(4), 400
-    share = sum(np.eye(3)[balanced_classes(cells, chances, rng)] for _ in range(n_draws)) / n_draws
+@pytest.mark.parametrize(
+    ("n", "n_classes", "rare", "tolerance"), [(600, 3, 1.0, 0.02), (600, 2, 0.06, 0.02), (1200, 5, 1.0, 0.012)]
+)
+def test_each_row_has_its_probabilities_of_classes_on_average(n, n_classes, rare, tolerance):
+    cells, chances = _chances(np.random.default_rng(3), n, n_classes)
+    chances[:, 0] *= rare
+    chances /= chances.sum(axis=1, keepdims=True)
+    rng, n_draws = np.random.default_rng(4), 300
+    share = sum(np.eye(n_classes)[balanced_classes(cells, chances, rng)] for _ in range(n_draws)) / n_draws
     gap = (share - chances) / np.sqrt(np.maximum(chances * (1 - chances), 1e-3) / n_draws)
     assert np.square(gap).mean() < 1.3
     for low, high in ((0, 0.05), (0.05, 0.3), (0.3, 0.7), (0.7, 1)):
         inside = (chances >= low) & (chances < high)
-        assert share[inside].mean() == pytest.approx(chances[inside].mean(), abs=0.003)
+        if inside.sum() > 20:
+            wanted = max(tolerance, 4 / np.sqrt(n_draws * chances[inside].sum()))
+            assert share[inside].mean() == pytest.approx(chances[inside].mean(), rel=wanted)
 
 
 @pytest.mark.parametrize(("n", "n_classes"), [(0, 2), (1, 2), (50, 3), (65, 2), (600, 1)])
