@@ -2,7 +2,7 @@
 
 Independent draws of rows miss the expected count of a cell by about its square root. Here two rows that are as likely
 to have each other's level of a column, or class, exchange them if this brings the counts of their cells nearer to what
-the model expects. Exchanges change no one-way count, so a few rows draw a level again before. Each row keeps its
+the model expects. Exchanges change no one-way count, so a few rows draw a level again first. Each row keeps its
 distribution, or very nearly. All of this is post-processing.
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+
+from ..tabular._binning import stratified_uniforms
 
 # Pairs of rows that are judged together, and the share of them that may exchange, those that gain most: many rows that
 # enter a cell together would overshoot.
@@ -33,25 +35,16 @@ _MOST_EXCHANGED, _MOST_COUNTED, _MOST_ENTRIES, _MOST_PRODUCTS = 1.5e7, 1e8, 1 <<
 
 
 # ---- levels of a mixture of products -------------------------------------------------------------------------------
-def draw_levels(p, points, rng):
-    """Level of each row in one column, from the distribution of its point: `p` (n_points, n_levels).
+def draw_levels(p, points, uniforms):
+    """Level of each row in one column: the first at which the distribution function of its point exceeds a number.
 
-    `points` are sorted. The uniform numbers of the rows of a point are far from each other: they are successive
-    members, in random order, of a golden section sequence.
+    `p` (n_points, n_levels): weight of each level. `points` (n_rows,): of each row. `uniforms` (n_rows,): in [0, 1).
     """
-    n = len(points)
-    place = np.empty(n)
-    place[np.argsort(points + rng.random(n), kind="stable")] = np.arange(n)
-    return _inverse(p, points, (place * (0.5 * (5**0.5 - 1)) + rng.random()) % 1.0)
-
-
-def _inverse(p, points, uniform):
-    """First level of each row at which the distribution function of its point exceeds a uniform number."""
     cumulative = np.cumsum(p, axis=1, dtype=np.float64)
     cumulative /= np.maximum(cumulative[:, -1:], 1e-300)
     # one search over all points: the distribution function of the next one begins where this one ends
     edges = (cumulative + np.arange(len(p))[:, None]).ravel()
-    found = np.searchsorted(edges, points + uniform, side="right") - points * p.shape[1]
+    found = np.searchsorted(edges, points + uniforms, side="right") - points * p.shape[1]
     return np.clip(found, 0, p.shape[1] - 1)
 
 
@@ -88,8 +81,7 @@ def balanced_levels(codes, points, p, n_levels, rng):
     excess = (weight * excess).astype(np.float32)
     for i in np.concatenate([rng.permutation(n_blocks) for _ in range(_ROUNDS_OF_LEVELS)]):
         own = columns[i]
-        pairs = _pairs(np.argsort(points + rng.random(n), kind="stable"), points, rng)
-        pairs = pairs[: int(_MOST_EXCHANGED / n_blocks**2 / 2)]
+        pairs = _pairs(points, rng)[: int(_MOST_EXCHANGED / n_blocks**2 / 2)]
         excess[own] = _exchanged(levels[:, i], cells, pairs, excess[own], weight[own])
         excess[:, own] = excess[own].T
         cells[:, i] = levels[:, i] + starts[i]
@@ -102,7 +94,7 @@ def _draw_again(levels, share, points, of_points, rng):
     often = expected >= _LEAST
     excess = np.bincount(levels, minlength=len(expected)) - expected - _rounding(rng, len(expected))
     rows = rng.permutation(len(levels))[:_DRAWN_AGAIN]
-    new = _inverse(share, points[rows], rng.random(len(rows)))
+    new = draw_levels(share, points[rows], rng.random(len(rows)))
     for row, level in zip(*(np.array_split(part, _PARTS_OF_DRAWN) for part in (rows, new))):
         out, into = np.round(excess), np.round(-excess)
         able = often[levels[row]] & often[level] & (out[levels[row]] > 0) & (into[level] > 0)
@@ -142,6 +134,7 @@ def balanced_classes(cells, chances, rng):
     Returns an int array of shape (n_rows,).
     """
     (n, k), width = chances.shape, int(cells.max(initial=0)) + 1
+    # rows of nearly the same probabilities are neighbours
     likeliest = np.argsort(-chances, axis=1, kind="stable")[:, :2]
     order = np.lexsort((chances.max(axis=1), *likeliest.T[::-1]))
     near = 2 * round(np.clip(_SHARE_OF_NEIGHBOURS * n, 4, _NEIGHBOURS) / 2)
@@ -156,11 +149,9 @@ def balanced_classes(cells, chances, rng):
     weight = _weights(variance)
     excess = (weight * (excess - _rounding(rng, excess.shape))).astype(np.float32)
     for _ in range(_ROUNDS_OF_CLASSES):
-        group = (np.arange(n) + rng.integers(near)) // near
-        shuffled = order[np.argsort(group + rng.random(n), kind="stable")]
-        of_row = np.empty(n, dtype=np.int64)
-        of_row[order] = group
-        pairs = _pairs(shuffled, of_row, rng)
+        group = np.empty(n, dtype=np.int64)
+        group[order] = (np.arange(n) + rng.integers(near)) // near
+        pairs = _pairs(group, rng)
         # neighbours have nearly the same probabilities; what they differ by decides how often they exchange
         (one, other), (mine, theirs) = pairs.T, drawn[pairs].T
         exchanged, now = chances[one, theirs] * chances[other, mine], chances[one, mine] * chances[other, theirs]
@@ -169,13 +160,10 @@ def balanced_classes(cells, chances, rng):
 
 
 def _spread_classes(chances, near, rng):
-    """Classes of rows in the order of their probabilities; uniform numbers of `near` rows are far from each other."""
-    n = len(chances)
-    group = np.arange(n) // near
-    place = np.argsort(np.argsort(group + rng.random(n), kind="stable"), kind="stable") - group * near
-    uniform = (place + rng.random(n)) / np.minimum(n - group * near, near)
+    """Classes of rows in the order of their probabilities, by uniform numbers that are stratified among `near` rows."""
+    uniforms = stratified_uniforms(np.arange(len(chances)) // near, rng)
     cumulative = np.cumsum(chances, axis=1)
-    return np.minimum((cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(axis=1), chances.shape[1] - 1)
+    return np.minimum((cumulative <= uniforms[:, None] * cumulative[:, -1:]).sum(axis=1), chances.shape[1] - 1)
 
 
 def _sums(cells, of_rows, width):
@@ -193,8 +181,9 @@ def _weights(variance):
     return np.where(variance >= _LEAST, 1 / np.maximum(variance, _LEAST), 0.0).astype(np.float32)
 
 
-def _pairs(order, group, rng):
-    """Pairs of rows of the same group that are next to each other in `order`, shuffled: int array (n_pairs, 2)."""
+def _pairs(group, rng):
+    """Random pairs of rows of the same group, shuffled: int array (n_pairs, 2); no row is in two of them."""
+    order = np.argsort(group + rng.random(len(group)), kind="stable")
     pairs = order[: len(order) // 2 * 2].reshape(-1, 2)
     return rng.permutation(pairs[group[pairs[:, 0]] == group[pairs[:, 1]]])
 
@@ -210,9 +199,9 @@ def _exchanged(levels, cells, pairs, excess, weight):
     width, excess, weight = excess.shape[1], excess.ravel(), weight.ravel()
     for at in range(0, len(pairs), _TOGETHER):
         pair = pairs[at : at + _TOGETHER]
-        of_row, level = cells[pair], levels[pair][:, :, None] * width
-        left, entered = of_row + level, of_row + level[:, ::-1]
-        apart = of_row[:, 0] != of_row[:, 1]  # in a cell that they share, nothing changes
+        own, level = cells[pair], levels[pair][:, :, None] * width
+        left, entered = own + level, own + level[:, ::-1]
+        apart = own[:, 0] != own[:, 1]  # in a cell that they share, nothing changes
         gain = 2 * (excess[left] - excess[entered]) - weight[left] - weight[entered]
         gain = np.where(apart, gain.sum(axis=1), 0).sum(axis=1)
         taking = np.argsort(-gain, kind="stable")[: max(1, int(_EXCHANGING * len(pair)))]

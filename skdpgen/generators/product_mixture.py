@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from ..mechanisms import ClassContrasts
 from ..mechanisms._selection import occupied_cells
+from ..tabular._binning import stratified_uniforms
 from .balanced_rows import balanced_levels, draw_levels
 from .denoised_tables import ThinnedTables
 from .sides import pairs_from_sides
@@ -91,7 +92,7 @@ class ProductMixture:
         n, offsets = len(points), self.offsets
         codes = np.empty((n, len(self.n_levels)), dtype=np.int64)
         for i in range(len(self.n_levels)):
-            codes[:, i] = draw_levels(p[:, offsets[i] : offsets[i + 1]], points, rng)
+            codes[:, i] = draw_levels(p[:, offsets[i] : offsets[i + 1]], points, stratified_uniforms(points, rng))
         return balanced_levels(codes, points, p, self.n_levels, rng)
 
     def score_samples(self, codes, class_codes, chunk_rows=2048):

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from ..mechanisms import likeness, size_starts
+from .balanced_rows import draw_levels
 from .constraints import keep_constraints
 from .product_mixture import ProductMixture, TableModel, consistent_marginals, fit_tables
 
@@ -209,12 +210,8 @@ class _Points(ProductMixture):
                 for j, log in enumerate(logs):
                     chance += np.where(part[:, j, None] < 0, 0.0, log[:, part[:, j]].T)
                 chance = self.weights * np.exp(chance - chance.max(axis=1, keepdims=True))
-                shares = np.cumsum(chance, axis=1)
-                edges = (shares / shares[:, -1:] + np.arange(len(part))[:, None]).ravel()
                 rows = np.flatnonzero((kind >= start) & (kind < start + step))
-                own = kind[rows] - start
-                found = np.searchsorted(edges, own + uniform[rows], side="right") - own * size
-                points[rows] = np.clip(found, 0, size - 1)
+                points[rows] = draw_levels(chance, kind[rows] - start, uniform[rows])
             return points
 
         return draw

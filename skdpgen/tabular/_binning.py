@@ -171,6 +171,15 @@ def draw_in_runs(mass, starts, stops, uniforms):
     return np.clip(found, starts, stops - 1)
 
 
+def stratified_uniforms(codes, rng):
+    """Uniform numbers, of which those of the n rows of a code lie in one n-th of [0, 1) each."""
+    n_rows = np.bincount(codes)
+    order = np.lexsort((rng.random(len(codes)), codes))
+    rank = np.empty(len(codes), dtype=np.int64)
+    rank[order] = np.arange(len(codes)) - np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
+    return (rank + rng.random(len(codes))) / n_rows[codes]
+
+
 def _is_point(low, high):
     return high <= np.nextafter(low, np.inf) + _TINY
 

@@ -8,7 +8,7 @@ from numbers import Real
 
 import numpy as np
 
-from ._binning import draw_in_runs
+from ._binning import draw_in_runs, stratified_uniforms
 from ._columns import has_named_groups, paths_of_members
 
 # Least rows of a part of a group over the rows of an average group, and their factor as long as groups are too many. 1
@@ -128,7 +128,7 @@ class LevelGroups:
         codes, (group, mass) = np.asarray(codes), self._filled(1.0)
         order = np.lexsort((mass > 0, group))  # a level without mass comes before those that have some
         ends = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=self.n_groups))])
-        return order[draw_in_runs(mass[order], ends[codes], ends[codes + 1], _stratified(codes, rng))]
+        return order[draw_in_runs(mass[order], ends[codes], ends[codes + 1], stratified_uniforms(codes, rng))]
 
     def given(self, shares):
         """Return the share of each group that fulfils a condition, and the groups under it.
@@ -161,12 +161,3 @@ class LevelGroups:
         if len(mass) != len(group):
             raise ValueError("groups and probabilities of levels do not match in length")
         return cls(group, mass)
-
-
-def _stratified(codes, rng):
-    """Uniform numbers, of which those of the n rows of a code lie in one n-th of [0, 1) each."""
-    n_rows = np.bincount(codes)
-    order = np.lexsort((rng.random(len(codes)), codes))
-    rank = np.empty(len(codes), dtype=np.int64)
-    rank[order] = np.arange(len(codes)) - np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
-    return (rank + rng.random(len(codes))) / n_rows[codes]

@@ -11,6 +11,7 @@ from skdpgen.generators import balanced_rows
 from skdpgen.generators.balanced_rows import balanced_classes, balanced_levels, draw_levels
 from skdpgen.generators.product_mixture import block_of_level
 from skdpgen.tabular import sample_levels
+from skdpgen.tabular._binning import stratified_uniforms
 
 N_LEVELS = np.array([6, 3, 10, 2])
 STARTS = np.concatenate([[0], np.cumsum(N_LEVELS)])
@@ -27,7 +28,7 @@ def _mixture(rng, n_points=30, rare=()):
 
 
 def _independent(p, points, rng):
-    return np.stack([draw_levels(p[:, of], points, rng) for of in COLUMNS], axis=1)
+    return np.stack([draw_levels(p[:, of], points, stratified_uniforms(points, rng)) for of in COLUMNS], axis=1)
 
 
 def _tables(codes):
@@ -84,14 +85,16 @@ def test_rare_levels_lose_no_rows():
     points = np.repeat(np.arange(60), 10)
     expected, total = p.sum(axis=0) * 10, np.zeros(100)
     for _ in range(n_draws):
-        codes = balanced_levels(draw_levels(p, points, rng)[:, None], points, p, np.array([100]), rng)
+        codes = balanced_levels(
+            draw_levels(p, points, stratified_uniforms(points, rng))[:, None], points, p, np.array([100]), rng
+        )
         total += np.bincount(codes[:, 0], minlength=100) / n_draws
     for low, high in ((0, 1), (1, 4), (4, 1000)):
         inside = (expected >= low) & (expected < high)
         assert total[inside].sum() == pytest.approx(expected[inside].sum(), rel=0.012)
     before, after, often = 0.0, 0.0, expected >= 4
     for _ in range(30):
-        codes = draw_levels(p, points, rng)[:, None]
+        codes = draw_levels(p, points, stratified_uniforms(points, rng))[:, None]
         found = balanced_levels(codes, points, p, np.array([100]), rng)
         before += np.square(np.bincount(codes[:, 0], minlength=100) - expected)[often].sum()
         after += np.square(np.bincount(found[:, 0], minlength=100) - expected)[often].sum()
