@@ -247,6 +247,21 @@ def test_the_first_model_trusts_tables_of_more_noise_less():
     assert spread[1] > 1.5 * spread[2]
 
 
+def test_cells_of_few_rows_learn_from_close_cells(monkeypatch):
+    rng = np.random.default_rng(3)
+    # amounts of few rows beside a spike, as those of gains: their classes are those of noise, too
+    amount = np.where(rng.random(20_000) < 0.95, 0.0, rng.uniform(0, 4, 20_000))
+    true = np.where(amount > 0, amount - 2, -1.5)
+    classes = (rng.logistic(size=20_000) < true).astype(np.int64)
+    lost = []
+    for common in (target_step._COMMON, 0.0):
+        monkeypatch.setattr(target_step, "_COMMON", common)
+        step = initial_step(amount[:, None], classes, np.arange(2), IS_NUMBER[:1], N_LEVELS[:1], MUCH / 5)
+        logits = step.model.logits(step.model.cells.codes(amount[:, None]))
+        lost.append(np.square((logits[:, 1] - logits[:, 0] - true)[amount > 0]).mean())
+    assert lost[0] < 0.7 * lost[1]
+
+
 def test_the_prior_follows_the_shares():
     step = _step()
     values, _ = _rows(4000)
