@@ -249,7 +249,7 @@ def test_the_first_model_trusts_tables_of_more_noise_less():
 
 def test_cells_of_few_rows_learn_from_close_cells(monkeypatch):
     rng = np.random.default_rng(3)
-    # amounts of few rows beside a spike, as those of gains: their classes are those of noise, too
+    # a twentieth of the rows have an amount; its cells have about thirty rows each
     amount = np.where(rng.random(20_000) < 0.95, 0.0, rng.uniform(0, 4, 20_000))
     true = np.where(amount > 0, amount - 2, -1.5)
     classes = (rng.logistic(size=20_000) < true).astype(np.int64)
