@@ -48,6 +48,7 @@ from skdpgen.dpsgd import (
 from skdpgen.dpsgd import (
     _noise as noise,
 )
+from skdpgen.dpsgd._clipping import _has_larger_entry, clip_factors
 from skdpgen.mechanisms import (
     add_gaussian,
     class_first_moments,
@@ -275,7 +276,7 @@ MUTANTS = [
     (
         "gradient clipping dropped",
         [*CLIP.values(), NET_ONE_RECORD],
-        (ClippedSum._factors, ("math.isinf(self.clip_norm)", "True")),
+        (clip_factors, ("($bound / $norms.clamp(min=1e-30)).clamp(max=1.0)", "torch.ones_like($norms)")),
     ),
     (
         "gradients clipped batch by batch",
@@ -299,11 +300,17 @@ MUTANTS = [
     (
         "NaN gradient kept by its factor",
         list(NAN.values()),
-        (
-            ClippedSum._factors,
-            ("$mask & torch.isfinite($square_norms)", "$mask.clone()"),
-            ("$usable &= $factors >= 2.0**-100", "pass"),
-        ),
+        (clip_factors, ("$norms.isfinite() & ($factors >= _SMALLEST_FACTOR)", "torch.ones_like($norms) > 0")),
+    ),
+    (
+        "a clip factor too small for float32",
+        [Claim(test_clipped_sum.test_clip_factors_hold_over_the_range_of_float32)],
+        (clip_factors, ("$norms.isfinite() & ($factors >= _SMALLEST_FACTOR)", "$norms.isfinite()")),
+    ),
+    (
+        "enormous inputs times gradients too small for float32",
+        [Claim(test_clipped_sum.test_clip_holds_for_enormous_inputs_of_small_gradients, "linear")],
+        (_has_larger_entry, ("math.isinf($limit)", "True")),
     ),
     ("NaN gradient times 0", [NAN["fast"]], (ClippedSum._add_fast, ("bool($unusable.any())", "False"))),
     (

@@ -205,8 +205,8 @@ MUTANTS = [
         (
             stage_2.clipped_subset_sum,
             (
-                "factors(norms_of($gradients), $plan.clip_norm) * $stack.rows.occupied($part).to($latent.device)",
-                "factors(norms_of($gradients), $plan.clip_norm)",
+                "clip_factors(norms_of($gradients), $plan.clip_norm) * $stack.rows.occupied($part).to($latent.device)",
+                "clip_factors(norms_of($gradients), $plan.clip_norm)",
             ),
         ),
     ),

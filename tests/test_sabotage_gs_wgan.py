@@ -50,7 +50,7 @@ HIDDEN = Claim(the_row_count_is_hidden, ARRAYS)
 RELEASES_ALONE = Claim(noninterference, "critics")
 
 FIT, PLAN, MAKE = fit_critic_model, CriticReleases.plan, _make_critics
-CLIP = "factors(norms_of([$g.flatten(0, 1)]), $plan.clip_norm / math.sqrt($n_rows))"
+CLIP = "clip_factors(norms_of([$g.flatten(0, 1)]), $plan.clip_norm / math.sqrt($n_rows))"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
@@ -74,7 +74,7 @@ MUTANTS = [
     (
         "the bound of all images for each of them",
         [BOUNDED[AR], BOUNDED[RO], OWN_CLIP],
-        (clipped_gradient_sum, (CLIP, "factors(norms_of([$g.flatten(0, 1)]), $plan.clip_norm)")),
+        (clipped_gradient_sum, (CLIP, "clip_factors(norms_of([$g.flatten(0, 1)]), $plan.clip_norm)")),
     ),
     (
         "no clip",

@@ -152,8 +152,11 @@ MUTANTS = [
         "micro aggregation's sum over the expected batch, as the paper has it",
         [WHOLE["micro"]],
         (
-            WholeBatchAggregate._factor,
-            ("1.0 if $norm <= self._clip else self._clip / $norm", "1.0 if $norm < math.inf else 0.0"),
+            WholeBatchAggregate.result,
+            (
+                "float(clip_factors(torch.tensor(square_norm($vector), dtype=torch.float64).sqrt(), self._clip))",
+                "1.0",
+            ),
         ),
         (WholeBatchAggregate._micro, ("sum($sizes)", "1")),
     ),

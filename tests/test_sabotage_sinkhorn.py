@@ -58,7 +58,7 @@ MUTANTS = [
     (
         "one factor for all steps at once",
         [OWN],
-        (CLIP, ("$n.isfinite()", "$n.isfinite().all()")),
+        (CLIP, ("($f > 0)", "($f > 0).all()")),
     ),
     (
         "iterations from the largest cost of all steps at once",

@@ -220,16 +220,28 @@ def create_ledger_file(path: str | os.PathLike, rule: PrivacyFilter) -> bool:
             os.link(draft, path)
         except FileExistsError:
             return False
-        except OSError:  # a file system without hard links: the rename is complete too, only not exclusive
-            if path.exists():
-                return False
-            os.replace(draft, path)
+        except OSError:  # a file system without hard links
+            return _move_exclusively(draft, path)
         return True
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f"cannot create the ledger {path}: {error}") from error
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def _move_exclusively(draft, path):
+    """Give a draft its name without a hard link; False if another process took the name.
+
+    An empty file takes the name first, because a move replaces whatever is there: also a ledger with charges. Others
+    refuse the empty file, so nothing is charged to it.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except FileExistsError:
+        return False
+    os.replace(draft, path)
+    return True
 
 
 def _begin_chain(connection, parameters):

@@ -29,6 +29,13 @@ from ._units import Arrangement, RowUnits, rule_of_units
 _REFERENCE_SCALARS = 2**26
 # Rows of one part computed at once, at most (as `DPSGDPlan.physical_batch`).
 _MOST_ROWS = 1024
+# Smallest clip factor: float32 holds numbers below 2**-126 with fewer and fewer digits, and a factor that is rounded up
+# leaves a gradient above its clip norm.
+_SMALLEST_FACTOR = 2.0**-100
+# A clipped gradient of a layer is the product of its input and of the gradient by its output, one of them times the
+# clip factor, which rounds each entry by up to 2**-150. If no entry of either is above 2**110 times the clip norm, this
+# moves the product by at most 2**-40 of the clip norm for each place and root of the number of weights.
+_LARGEST_ENTRY = 2.0**110
 
 
 class LossModule(nn.Module):
@@ -180,17 +187,9 @@ class ClippedSum(Aggregate):
             return sum(self._pool.square_norms(g) for g in self._example_gradients(inputs, batch, self.path))
 
     def _factors(self, square_norms, mask):
-        """Clip factors; zero for padding and for examples without a finite gradient.
-
-        Norms above 2**100 times the clip norm count as infinite: below 2**-126 a float32 factor loses its precision.
-        """
-        usable = mask & torch.isfinite(square_norms)
-        if math.isinf(self.clip_norm):
-            factors = torch.ones_like(square_norms)
-        else:
-            factors = (self.clip_norm / square_norms.sqrt()).clamp_(max=1.0)
-            usable &= factors >= 2.0**-100
-        return torch.where(usable, factors, 0.0).to(self._sums[0].dtype)
+        """Clip factors of the examples; zero for padding."""
+        factors = clip_factors(square_norms.sqrt(), self.clip_norm)
+        return torch.where(mask, factors, 0.0).to(self._sums[0].dtype)
 
     def _record(self, inputs, mask):
         """Run forward and backward; return (name, layer, activation, output gradient) of every supported layer.
@@ -241,6 +240,7 @@ class ClippedSum(Aggregate):
         if shift is not None:
             square_norms += 2 * self._inner_products(records, shift, batch) + square_norm(shift)
             square_norms.clamp_(min=0.0)
+        square_norms.masked_fill_(_has_larger_entry(records, batch, _LARGEST_ENTRY * self.clip_norm), math.inf)
         factors = self._factors(square_norms, mask)
         unusable = ~torch.isfinite(square_norms)
         if bool(unusable.any()):
@@ -266,7 +266,7 @@ class ClippedSum(Aggregate):
         if passes is None:
             self._add_units_slowly(inputs, units, "loop" if self.path == "fast" else self.path)
             return
-        square_norms = self._square_norms_of_units(rules, units)
+        square_norms = self._square_norms_of_units(passes, rules, units)
         factors = self._factors(square_norms, torch.arange(len(units) + 1, device=square_norms.device) < len(units))
         unusable = ~torch.isfinite(square_norms)
         if bool(unusable.any()):
@@ -296,13 +296,16 @@ class ClippedSum(Aggregate):
             for records, arranged in passes
         ]
 
-    def _square_norms_of_units(self, rules, units):
+    def _square_norms_of_units(self, passes, rules, units):
         """Squared norm of each unit's gradient over all passes, and, as the last entry, that of all padding."""
         found = torch.zeros(len(units) + 1, dtype=torch.float64, device=self.parameters[0].device)
         for of_pass, arranged in rules:
             codes = arranged.codes % len(found)
             for _, rule in of_pass:
                 found.index_add_(0, codes, rule.square_norms)
+        for records, arranged in passes:
+            rows = _has_larger_entry(records, arranged.n_rows, _LARGEST_ENTRY * self.clip_norm)
+            found[arranged.codes[arranged.of_row[rows]]] = math.inf
         return found
 
     def _add_units_slowly(self, inputs, units, path):
@@ -440,6 +443,12 @@ def _padded(x, rows, size):
     return out
 
 
+def clip_factors(norms, bound):
+    """Factors that clip vectors of these norms to `bound`; 0 if a norm is not finite or needs too small a factor."""
+    factors = (bound / norms.clamp(min=1e-30)).clamp(max=1.0)
+    return torch.where(norms.isfinite() & (factors >= _SMALLEST_FACTOR), factors, 0.0)
+
+
 def square_norm(vector) -> float:
     """Squared norm of a list of tensors, accumulated in float64."""
     return float(sum(part.double().square().sum() for part in vector))
@@ -487,6 +496,18 @@ def _has_trainable(module) -> bool:
 def first_leaf(inputs) -> torch.Tensor:
     """Return the first tensor of a tree."""
     return tree_leaves(inputs)[0]
+
+
+def _has_larger_entry(records, batch, limit):
+    """Whether an example has an entry above `limit` in the input or in the output gradient of a layer; (batch,)."""
+    found = torch.zeros(batch, dtype=torch.bool, device=records[0][3].device if records else None)
+    if math.isinf(limit):
+        return found
+    for x in (x for _, _, *both in records for x in both if x.is_floating_point() and x.numel()):
+        low, high = torch.aminmax(x)
+        if not max(-float(low), float(high)) <= limit:  # rare: one pass over all examples together is the cheaper
+            found |= (x.abs() > limit).reshape(batch, -1).any(1)
+    return found
 
 
 def _without_units(records, unusable, arranged):

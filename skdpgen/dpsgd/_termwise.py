@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 
 from .._types import BoundedSum
 from ..utils.validation import convert_fields
-from ._clipping import Aggregate, ClippedSum, first_leaf, square_norm
+from ._clipping import Aggregate, ClippedSum, clip_factors, first_leaf, square_norm
 from ._plan import DPSGDPlan
 from ._units import RowUnits
 
@@ -351,19 +351,12 @@ class WholeBatchAggregate(_GroupAggregate):
         if parts:
             vector = self._micro(parts) if self.plan.aggregation == "micro" else self._batch(parts)
             # this clip bounds the norm in both cases: a mean of clipped vectors exceeds C by rounding alone
-            factor = self._factor(square_norm(vector))
+            factor = float(clip_factors(torch.tensor(square_norm(vector), dtype=torch.float64).sqrt(), self._clip))
             value = [torch.nan_to_num(v, 0.0, 0.0, 0.0).mul_(factor * self.plan.expected_batch_size) for v in vector]
         else:
             value = [torch.zeros_like(p) for p in self.parameters]
         bound = self.plan.l2_bound
         return BoundedSum(value, add_or_remove_one=bound, replace_one=bound, unit="batch")
-
-    def _factor(self, square):
-        """Clip factor of a vector; zero if it is not finite."""
-        norm = math.sqrt(square) if math.isfinite(square) else math.inf
-        if math.isinf(norm):
-            return 0.0
-        return 1.0 if norm <= self._clip else self._clip / norm
 
     def _of_batch(self, parts):
         """Gradient of psi(batch)."""

@@ -17,9 +17,10 @@ import torch.nn.functional as F
 
 from .._types import BoundedSum
 from ..dpsgd import GradientNoise
+from ..dpsgd._clipping import clip_factors
 from ..dpsgd._subsets import KeyedStream, subset_draws
 from ..utils.progress import progress_bar
-from ._dp2vae_training import factors, norms_of
+from ._dp2vae_training import norms_of
 from ._generated_rows import GeneratedRows
 from ._generators import ParameterMeans
 
@@ -185,7 +186,7 @@ def clipped_gradient_sum(critics, units, points, plan):
     total = torch.zeros(n_rows, critics.n_columns)
     for part in parts_of(units):
         gradients = critics.gradients(part, points)
-        scale = factors(norms_of([gradients.flatten(0, 1)]), plan.clip_norm / math.sqrt(n_rows))
+        scale = clip_factors(norms_of([gradients.flatten(0, 1)]), plan.clip_norm / math.sqrt(n_rows))
         scale = scale.to(gradients.dtype).view(len(part), n_rows, 1)
         total += torch.where(scale > 0, gradients * scale, 0.0).sum(0)  # infinity times 0 is no number
     return BoundedSum([total], add_or_remove_one=plan.l2_bound, replace_one=2 * plan.gradient_bound, unit="subset")

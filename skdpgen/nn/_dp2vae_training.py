@@ -18,6 +18,7 @@ from torch.func import functional_call, vmap
 
 from .._types import BoundedSum
 from ..dpsgd import GradientNoise
+from ..dpsgd._clipping import clip_factors
 from ..dpsgd._subsets import KeyedStream, subset_draws
 from ..utils.progress import progress_bar
 from ._dp2vae import in_patch_order
@@ -179,11 +180,6 @@ def scaled(gradients, factor):
         yield g.mul_(factor.to(g.dtype).reshape(shape))
 
 
-def factors(norms, bound):
-    """Factors that clip to `bound`; 0 for a gradient that is not finite."""
-    return torch.where(torch.isfinite(norms), (bound / norms.clamp(min=1e-30)).clamp(max=1.0), torch.zeros_like(norms))
-
-
 # ---- memory -------------------------------------------------------------------------------------------------------
 def default_chunk(encoder_size, decoder_size, device, max_bytes, batch_size, row_size):
     """Choose how many encoders to train at once: within the cache of a CPU, all that memory holds elsewhere.
@@ -250,7 +246,7 @@ def _pretrain_chunk(encoder, decoder, rows, likelihood, part, training):
             parameters,
         )  # fmt: skip
         for group, targets in ((gradients[:middle], nets[0]), (gradients[middle:], nets[1])):
-            factor = factors(norms_of(group, torch.float32), training.gradient_bound)
+            factor = clip_factors(norms_of(group, torch.float32), training.gradient_bound)
             for target, g in zip(targets, scaled(group, factor)):
                 target.grad = g.contiguous()  # fused Adam reads gradients in the layout of their parameters
         optimizer.step()
@@ -321,7 +317,7 @@ class EncoderStack:
 
             normals = normals(output.shape[-1] // 2)
             gradients = _elbo_gradients(output, decode, x, normals, self.likelihood, parameters)
-            factor = factors(norms_of(gradients), self.training.gradient_bound)
+            factor = clip_factors(norms_of(gradients), self.training.gradient_bound)
             counts += 1
             parameters = [
                 self._adam(p.detach(), g, first, second, counts)
@@ -366,7 +362,7 @@ def clipped_subset_sum(stack, decoder, weights, units, step, plan, *, chunk):
         decoded = decoder.stacked(copies, latent, label)
         slope = stack.likelihood.gradient(decoded.detach(), x)
         gradients = torch.autograd.grad(decoded, copies, slope.div_(stack.size))
-        factor = factors(norms_of(gradients), plan.clip_norm) * stack.rows.occupied(part).to(latent.device)
+        factor = clip_factors(norms_of(gradients), plan.clip_norm) * stack.rows.occupied(part).to(latent.device)
         for whole, piece in zip(total, scaled(gradients, factor)):
             whole += piece.sum(0)
     return BoundedSum(total, add_or_remove_one=plan.l2_bound, replace_one=2 * plan.gradient_bound, unit="subset")

@@ -11,6 +11,7 @@ import torch
 
 from .._types import BoundedSum
 from ..dpsgd import GradientNoise, PoissonLoader
+from ..dpsgd._clipping import clip_factors
 from ..utils.progress import progress_bar
 from ._generated_rows import GeneratedRows
 from ._generators import ParameterMeans
@@ -125,11 +126,11 @@ class SinkhornGradients:
         ]
 
     def _clipped(self, gradients, some):
-        """Each whole gradient with norm at most C; zero without private rows, or if it is not finite."""
+        """Each whole gradient with norm at most C; zero without private rows, or where `clip_factors` are."""
         norms = torch.linalg.vector_norm(gradients.flatten(1), dim=1, dtype=torch.float64)
-        factors = (self._clip / norms).clamp(max=1.0).to(gradients.dtype)
-        here = (some & norms.isfinite())[:, None, None]
-        return torch.where(here, gradients * factors[:, None, None], torch.zeros_like(gradients))
+        factors = clip_factors(norms, self._clip).to(gradients.dtype)[:, None, None]
+        here = some[:, None, None] & (factors > 0)
+        return torch.where(here, gradients * factors, torch.zeros_like(gradients))
 
 
 def _stacked(private, log_weights, fresh):

@@ -10,6 +10,7 @@ from torch import nn
 
 from skdpgen.dpsgd import ClippedSum, LossModule, clipped_sum
 from skdpgen.dpsgd import _layers as layers
+from skdpgen.dpsgd._clipping import clip_factors
 
 
 class Layer(nn.Module):
@@ -262,6 +263,49 @@ def test_clip_holds_at_the_ends_of_float32():
             x = torch.tensor([[1.0, 2.0]]) * 10.0**exponent
             engine = ClippedSum(LossModule(linear, lambda m, x: m(x).sum(1) * scale), 1.0)  # noqa: B023
             assert engine(x).value[0].double().norm() <= 1.001
+
+
+@pytest.mark.parametrize("layer", ["linear", "linear on a sequence", "conv"])
+def test_clip_holds_for_enormous_inputs_of_small_gradients(layer):
+    # an output gradient times its factor near 1e-45 would be rounded to multiples of 1.4e-45
+    make, shape = {
+        "linear": (lambda: nn.Linear(1, 1, bias=False), (1,)),
+        "linear on a sequence": (lambda: nn.Linear(2, 2, bias=False), (2, 2)),
+        "conv": (lambda: conv(1, 1, 2, bias=False), (1, 3, 3)),
+    }[layer]
+    module, pattern = make(), data(1, *shape).sign()
+    for bound in (1e-5, 2.5e-7, 2.4e-7, 5e-8, 1e-9):
+        for size in (1e30, 1e36, 5e37, 1e38, 2e38, 3.4e38):
+            for scale in (1e-42, 1e-30, 1e-16, 1e-2):
+                losses = lambda m, x: m(x).flatten(1).mul(scale).sum(1)  # noqa: B023, E731
+                units = ClippedSum(LossModule(module, losses), bound, weighting="rows")
+                units.reset()
+                units.add(pattern.expand(2, *shape) * size, units=[0, 0])
+                whole = ClippedSum(LossModule(module, losses), bound)(pattern * size).value[0]
+                for found in (whole, units.result().value[0]):
+                    assert found.double().norm() <= bound * (1 + 1e-5)
+
+
+def test_an_example_with_enormous_inputs_leaves_the_others_equal():
+    linear = nn.Linear(3, 2)
+    engine = ClippedSum(LossModule(linear, lambda m, x: m(x).sum(1) * 1e-20), 1e-7)
+    x = data(4, 3)
+    alone = [v.clone() for v in engine(x).value]
+    assert_equal(engine(torch.cat([x[:2], torch.full((1, 3), 3e38), x[2:]])).value, alone)
+
+
+def test_clip_factors_hold_over_the_range_of_float32():
+    norms = torch.logspace(-45, 38.5, 2000, dtype=torch.float64).float()
+    for bound in (1e-30, 1e-7, 3e-7, 1.0, 1e30):
+        clipped = norms * clip_factors(norms.double(), bound).float()
+        assert clipped.double().max() <= bound * (1 + 1e-6)
+        kept = norms.double() <= bound * 1e29  # none is lost that could be clipped
+        assert bool(
+            (clipped[kept].double() >= 0.999999 * torch.minimum(norms.double(), torch.tensor(bound))[kept]).all()
+        )
+    bad = torch.tensor([float("nan"), float("inf")])
+    assert clip_factors(bad, 1.0).tolist() == clip_factors(bad, float("inf")).tolist() == [0.0, 0.0]
+    assert clip_factors(norms, float("inf")).min() == 1.0
 
 
 def test_clip_holds_where_places_cancel():
