@@ -80,6 +80,11 @@ MUTANTS = [
         (ledgers.create_ledger_file, ("os.link($draft, $path)", "os.replace($draft, $path)")),
     ),
     (
+        "a ledger that replaces the one made meanwhile, without hard links",
+        [Claim(files.test_of_two_that_create_one_ledger_without_hard_links_the_second_leaves_it_alone)],
+        (ledgers._move_exclusively, ("os.O_CREAT | os.O_EXCL | os.O_WRONLY", "os.O_CREAT | os.O_WRONLY")),
+    ),
+    (
         "thresholds of declared fits not counted",
         [Claim(rules.test_every_sum_counts_an_entry_whatever_its_status, "planned", batch) for batch in (1, 2)],
         (

@@ -15,7 +15,7 @@ import pandas as pd
 from .._types import BoundedUnit
 from ..exceptions import InvalidInputError
 from ..mechanisms import total
-from ..utils.categories import kinds
+from ..utils.categories import inexact_bits, kinds
 from ..utils.validation import is_unicode
 from .sources import CHUNK_ROWS, ChunkSource, DaskSource, MemorySource, add_sums
 
@@ -98,12 +98,14 @@ def _canonical(found, given, unit):
         unsigned = pd.api.types.is_unsigned_integer_dtype(dtype)
         return np.asarray(found, dtype=np.uint64 if unsigned else np.int64).astype(str).astype(object)
     if pd.api.types.is_float_dtype(dtype):
-        numbers, bits = np.asarray(found, dtype=np.float64), min(_exact_bits(dtype), _exact_bits(given))
-        if (np.isfinite(numbers) & (np.abs(numbers) >= 2.0**bits)).any():
-            raise InvalidInputError(
-                f"{unit.name!r} holds floats of 2**{bits} or more, which are one number for several integers: give "
-                "the identifiers as integers or as text. Nothing was charged"
-            )
+        bits = inexact_bits(np.asarray(found, dtype=np.float64), dtype, given)
+    else:
+        bits = inexact_bits(np.asarray(found, dtype=object))
+    if bits:
+        raise InvalidInputError(
+            f"{unit.name!r} holds floats of 2**{bits} or more, which are one number for several integers: give "
+            "the identifiers as integers or as text. Nothing was charged"
+        )
     found = np.asarray(found, dtype=object)
     _check_one_kind(kinds(found), unit)
     texts = np.empty(len(found), dtype=object)
@@ -121,12 +123,6 @@ def _check_one_kind(found, unit):
             "person, who would count as several. Give them one type, as by dtype={"
             f"{unit.name!r}: str}} of pandas.read_csv. Nothing was charged"
         )
-
-
-def _exact_bits(dtype):
-    """Bits of the whole numbers that floats of a dtype hold exactly; text of identifiers is made of float64."""
-    plain = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
-    return min(np.finfo(plain).nmant + 1, 53) if isinstance(plain, np.dtype) and plain.kind == "f" else 53
 
 
 def _text(value):

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from ..utils.categories import kinds
+from ..utils.categories import inexact_bits, kinds
 from ._layers import _ROWS_CANCELLATION, RULES, LayerGradient, Pool, UnsupportedShapeError, _linear_sum, _trainable
 
 # Units of at most so many rows share windows of a linear layer's inner products; larger ones have Gram matrices.
@@ -27,7 +27,7 @@ def unit_codes(groups):
     """Return whole numbers, from 0, for the units of rows.
 
     `groups` (n_rows,): numbers or text; equal entries are one unit. Raises ValueError for missing entries, more than
-    one dimension, and entries of several kinds.
+    one dimension, entries of several kinds, and floats that stand for several integers.
     """
     # numpy would make text of the numbers of a list in which one entry is text
     groups = np.asarray(groups, dtype=object if isinstance(groups, list | tuple) else None)
@@ -39,11 +39,22 @@ def unit_codes(groups):
             raise ValueError("groups must not have missing entries: each row belongs to a unit")
         if len(kinds(entries)) > 1:
             raise ValueError("groups must be of one kind, text or numbers: 7 and '7' may be one person")
+        _check_exact(groups)
         codes = {}
         return np.fromiter((codes.setdefault(entry, len(codes)) for entry in entries), np.int64, len(entries))
     if groups.dtype.kind in "fmM" and bool(np.any(groups != groups)):
         raise ValueError("groups must not have missing entries: each row belongs to a unit")
+    if groups.dtype.kind == "f":
+        _check_exact(groups)
     return np.unique(groups, return_inverse=True)[1].astype(np.int64)
+
+
+def _check_exact(groups):
+    if bits := inexact_bits(groups):
+        raise ValueError(
+            f"groups must not hold floats of 2**{bits} or more, which are one number for several integers: give the "
+            "identifiers as integers or as text"
+        )
 
 
 class RowUnits:

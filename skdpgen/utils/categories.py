@@ -35,6 +35,26 @@ def kinds(values) -> set:
     }
 
 
+def inexact_bits(values, *dtypes):
+    """Bits of the whole numbers that floats hold exactly, if one of `values` has more of them; else None.
+
+    A larger float is one number for several integers, which may be the identifiers of several persons. `values` are
+    floats of one dtype, or objects, of which other types are left out. `dtypes`: which they had before.
+    """
+    if values.dtype.kind != "f":
+        types = {type(value) for value in values if isinstance(value, float | np.floating)}
+        parts = (np.array([float(value) for value in values if type(value) is found]) for found in types)
+        return next((bits for bits in map(inexact_bits, parts, map(np.dtype, types)) if bits), None)
+    bits = min(_exact_bits(dtype) for dtype in (values.dtype, *dtypes))
+    return bits if (np.abs(values[np.isfinite(values)]) >= 2.0**bits).any() else None
+
+
+def _exact_bits(dtype):
+    """Bits of the whole numbers that a dtype holds exactly; text of identifiers is made of float64."""
+    plain = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
+    return min(np.finfo(plain).nmant + 1, 53) if isinstance(plain, np.dtype) and plain.kind == "f" else 53
+
+
 def canonical(values):
     """Return an object array in which equal values are the same: 1.0 is 1, -0.0 is 0, subclasses of str are str.
 

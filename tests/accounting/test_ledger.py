@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import errno
 import multiprocessing
 import os
 import pickle
@@ -309,6 +310,40 @@ def test_of_two_that_create_one_ledger_the_second_leaves_it_alone():
             second.charge(gaussian_event(4.0), "most")
         first.charge(gaussian_event(90.0), "a little")
         assert [item.name for item in path.parent.iterdir()] == [path.name]  # no draft is left
+
+
+def test_of_two_that_create_one_ledger_without_hard_links_the_second_leaves_it_alone():
+    """The other process makes the file, and charges it, between any two calls of the first one."""
+
+    def no_link(source, target):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    def stand_between(name):
+        call = getattr(os, name)
+
+        def called(*args, **kwargs):
+            nonlocal charged
+            if charged is None and path in args:
+                charged = ()
+                with contextlib.suppress(LedgerError):  # the name is taken, and the file behind it is not complete
+                    other = PrivacyAccountant(1.0, ledger=path)
+                    other.charge(gaussian_event(6.0), "most")
+                    charged = other.entries
+            return call(*args, **kwargs)
+
+        return called
+
+    for name in ("open", "replace"):
+        charged = None
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            path = Path(folder, "budget.db")
+            patch.setattr(os, "link", no_link)
+            patch.setattr(os, name, stand_between(name))
+            first = PrivacyAccountant(1.0, ledger=path)
+            assert charged is not None
+            assert bool(charged) == (name == "open")  # while an empty file has the name, nobody charges
+            assert first.entries == tuple(charged)
+            assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
 def test_many_small_charges_build_few_distributions(path, monkeypatch):

@@ -562,6 +562,14 @@ _REFUSED_IDS = {
     "several kinds in several chunks": ([[7731], [_SECRET]], "several kinds"),
     "no Unicode": ([pd.Series([f"{_SECRET}\ud800"], dtype=object)], "no Unicode"),
     "large floats": ([[7731.0 * 2**53]], "are one number for several integers"),
+    "large floats among objects": (
+        [pd.Series([7731.0 * 2**53, 1], dtype=object), pd.Series([np.float64(7732.0 * 2**53)], dtype=object)],
+        "are one number for several integers",
+    ),
+    "large floats of half precision among objects": (
+        [pd.Series([np.float32(7731.0 * 2**24), np.float32(2)], dtype=object)],
+        r"floats of 2\*\*24 or more",
+    ),
     "no values": ([[[_SECRET], [7731]]], "must be numbers, text, dates"),
 }
 

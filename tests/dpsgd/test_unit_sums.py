@@ -477,8 +477,10 @@ def test_equal_entries_of_different_types_are_one_unit():
 
 @pytest.mark.parametrize(
     "groups",
-    [[1.0, np.nan], np.array(["a", None], dtype=object), [[1, 2]], 3, [1, "1"], pd.Series([1, None], dtype="Int64")],
-)
+    [[1.0, np.nan], np.array(["a", None], dtype=object), [[1, 2]], 3, [1, "1"], pd.Series([1, None], dtype="Int64"),
+     [2.0**53, 1.0], [2.0**53, 1], np.array([-(2.0**53), 1]), np.array([2.0**24, 1], dtype="f4"),
+     np.array([np.float32(2.0**24), 1], dtype=object)],
+)  # fmt: skip
 def test_groups_that_name_no_unit_are_refused(groups):
     with pytest.raises(ValueError, match="groups must"):
         unit_codes(groups)
