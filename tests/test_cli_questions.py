@@ -160,6 +160,15 @@ def test_back_takes_an_answer_back_and_q_leaves_the_rest_open(table):
     assert found.schema.incomplete == ("bill", "sex")
 
 
+@pytest.mark.parametrize("command", ["b", "q", "x"])
+def test_a_list_of_categories_is_taken_back_before_the_rest_becomes_other(table, command):
+    found, terminal = answered(table[["sex"]], "", "xyz", command, "f, m, x", "")
+    assert "b to take it back" in terminal.text
+    assert terminal.text.count("[1 of 1]") == 2
+    assert set(found.schema["sex"].categories) == {"f", "m", "x"}
+    assert answered(table[["sex"]], "", "xyz", command, "q", "")[0].schema.incomplete == ("sex",)
+
+
 def test_rows_outside_of_declared_facts_are_counted_for_the_data_holder(table):
     terminal = answered(table[["age", "sex"]], "", "", "30 60", "f,", "f, m, x", "")[1]
     outside = ((FRAME["age"] < 30) | (FRAME["age"] > 60)).sum()

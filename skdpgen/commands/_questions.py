@@ -286,7 +286,10 @@ class _Question:
         if len(answer) == 1 and answer.isalpha():
             one = f"; for the one category {answer!r} type {answer}," if self._categorical else ""
             raise ValueError(f"{answer!r} is not an answer here; answers are: {' | '.join(self._options())}{one}")
-        self.column = self._with_categories(answer) if self._categorical else self._with_bounds(answer)
+        column = self._with_categories(answer) if self._categorical else self._with_bounds(answer)
+        if column is None:
+            return None
+        self.column = column
         return ""
 
     def _of_file(self):
@@ -327,6 +330,7 @@ class _Question:
         return column
 
     def _with_categories(self, answer):
+        """The column with the categories of an answer; None asks about it again."""
         texts = [text.strip().strip("\"'") for text in answer.strip("[]").split(",")]
         texts = [text for text in texts if text]
         column = replace(self.column, categories=tuple(map(self._number, texts) if self._numbers else texts))
@@ -337,10 +341,12 @@ class _Question:
             f"  | The file has other values too: {listed(map(_short, unknown), _SHOWN)}.".replace("'", "")
         )
         self.terminal.say(
-            '  Enter makes them "other", in the fit and in the rows; or type the whole list again.\n'
+            '  Enter makes them "other", in the fit and in the rows; type the whole list again; or b to take it back.\n'
             '  The schema is public: with "other" it says that there are further values.'
         )
         again = self.terminal.ask(f"  {printable(self.column.name)}")
+        if len(again) == 1 and again.isalpha():  # a command, and no list
+            return None
         if again:
             return self._with_categories(again)
         return replace(column, other=_free(column.categories))

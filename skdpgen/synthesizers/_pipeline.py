@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import PrivateEstimator
 from ..data.scaling import RowScaling
-from ..exceptions import PrivacyLeakWarning
+from ..exceptions import PrivacyLeakWarning, UtilityWarning
 from ..tabular import TableEncoder
 from ..utils.callers import warn_user
 
@@ -121,6 +121,14 @@ class PrivatePipeline(Pipeline):
                     "was fitted on public rows alone",
                     PrivacyLeakWarning,
                 )
+        if private and hasattr(self.steps[-1][1], "sample"):
+            for name, step in self.steps[:-1]:
+                if not _is_left_out(step) and not hasattr(step, "inverse_transform"):
+                    warn_user(
+                        f"step {name!r} ({type(step).__name__}) has no inverse_transform, so this pipeline cannot "
+                        "sample rows like those it is given: its last step alone can sample, transformed rows",
+                        UtilityWarning,
+                    )
 
     def _stated(self):
         _state_public(self, _public_names(self, ()))

@@ -26,6 +26,8 @@ _DRAWN, _MUCH = 10_000, 0.05
 _SHOWN, _NAMED = 60, 5
 # A tail or a spike is visible from this share of the rows on, of so many standard deviations of its noise, and rows.
 _VISIBLE, _SURE, _FEWEST = 0.002, 5.0, 10
+# Share of the rows at an end from which they are spoken of, also where noise may be the cause.
+_LARGE = 0.05
 # An end stands out where its rows are this many times as dense as those of the cells beside it.
 _DENSE, _BESIDE = 5.0, 3
 # Probability of a level, up to which it counts as one that is never drawn.
@@ -61,10 +63,11 @@ class ColumnSummary:
     count_error_percent : float or None
         The same in percent of all rows, or of all units.
     ends : tuple of str
-        "cut low", "cut high": learned bounds cut off values; "smeared low", "smeared high": many equal values at an end
-        of the column are drawn from an interval; "hidden low", "hidden high": nothing is drawn at this end of the
-        bounds, where there are no rows, or so few that the noise hides them; "one value": nearly all rows are at one
-        value, and others may be lost; "missing": nearly all values are missing.
+        "cut low", "cut high": learned bounds cut off values; "maybe cut low", "maybe cut high": they may, and the noise
+        hides it; "smeared low", "smeared high": many equal values at an end of the column are drawn from an interval;
+        "hidden low", "hidden high": nothing is drawn at this end of the bounds, where there are no rows, or so few that
+        the noise hides them; "one value": nearly all rows are at one value, and others may be lost; "missing": nearly
+        all values are missing.
     other_value : str, number or None
         What "other" is in the synthetic rows: a column of numbers has a number for it.
     drawn : tuple or None
@@ -226,6 +229,11 @@ class FitSummary:
             yield (
                 f"the learned bounds cut off values of {_named([f'{c.name!r} {c.bounds}' for c in cut])}: the released "
                 "histogram piles up at an end. Declare the bounds in the schema, if they are public"
+            )
+        if cut := [c for c in self.columns if any(end.startswith("maybe cut") for end in c.ends)]:
+            yield (
+                f"the learned bounds may cut off values of {_named([f'{c.name!r} {c.bounds}' for c in cut])}: the "
+                "noise would hide them. Declare the bounds in the schema, if they are public"
             )
         if same := [c for c in self.columns if "one value" in c.ends]:
             values = [f"{c.name!r} (about {self._spikes[c.name][0]})" for c in same]
@@ -411,7 +419,7 @@ def _hidden(column, drawn, ends):
     return {
         f"hidden {side}": None
         for side, bound, value, sign in sides
-        if sign * (value - bound) > 0 and f"cut {side}" not in ends
+        if sign * (value - bound) > 0 and not {f"cut {side}", f"maybe cut {side}"} & set(ends)
     }
 
 
@@ -542,8 +550,8 @@ def _place_of_missing(codec, block):
 def _ends(binning, learned, visible):
     """What is lost at the ends of a column of numbers: a dict of words -> value there."""
     found = {}
-    if binning.integer and len(binning.mass) == 2 and binning.edges[0] == 0:  # each value is a bin: none is lost
-        return found
+    if binning.integer and len(binning.mass) == 2 and binning.edges[0] == 0:  # each value is a bin: none is smeared
+        return {"maybe cut high": 1} if learned and visible > _LARGE else found
     for side, step in (("low", 1), ("high", -1)):
         edges, mass = np.array(binning.edges)[::step] * step, np.array(binning.mass)[::step]
         single = _hold_one_value(edges, binning.integer)
@@ -553,10 +561,10 @@ def _ends(binning, learned, visible):
             learned
             and bound != 0
             and single[0]
-            and mass[0] >= visible
+            and mass[0] >= min(visible, _LARGE)
             and mass[0] > _DENSE * mass[1 : 1 + _BESIDE].max(initial=0.0)
         ):
-            found[f"cut {side}"] = bound
+            found[f"cut {side}" if mass[0] >= visible else f"maybe cut {side}"] = bound
             continue
         if not (mass >= visible).any():
             continue
@@ -568,7 +576,7 @@ def _ends(binning, learned, visible):
             mass, edges, single, at + _BESIDE, at + 3 * _BESIDE
         ):
             found[f"smeared {side}"] = float(step * (edges[at] + edges[at + 1]) / 2)
-    if found and (value := _one_value(binning)) is not None:
+    if (found or (learned and visible > _LARGE)) and (value := _one_value(binning)) is not None:
         return {"one value": value}
     return found
 

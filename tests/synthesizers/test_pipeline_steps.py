@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
@@ -33,7 +34,7 @@ from skdpgen import (
     TableEncoder,
     sample_pipeline,
 )
-from skdpgen.exceptions import PrivacyLeakWarning
+from skdpgen.exceptions import PrivacyLeakWarning, UtilityWarning
 from skdpgen.nn import DPNetClassifier
 from skdpgen.tabular import Numeric, Schema
 
@@ -110,6 +111,23 @@ def test_the_range_of_the_rows_left_through_a_scaler_and_is_now_refused_by_both_
         private = _private(*map(clone, steps)).fit(X)
     with pytest.raises(ValueError, match="'step0'"):
         private.sample(5)
+
+
+def test_a_pipeline_that_cannot_sample_says_so_before_the_charge():
+    accountant = PrivacyAccountant(1.0)
+    model = MomentSynthesizer(bounds=(-9, 9), l2_bound=9.0, accountant=accountant)
+    columns = ColumnTransformer([("all", "passthrough", [0, 1, 2])])
+    pipe = _private(columns, model, public_steps="step0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UtilityWarning)
+        with pytest.raises(UtilityWarning, match=r"'step0' \(ColumnTransformer\) has no inverse_transform"):
+            pipe.fit(X)
+        assert not accountant.charges
+    with pytest.warns(UtilityWarning, match="its last step alone can sample"):
+        pipe.fit(X)
+    assert pipe[-1].sample(3).shape == (3, 3)
+    with pytest.raises(TypeError, match="has no inverse_transform"):
+        pipe.sample(3)
 
 
 def test_a_step_that_is_declared_public_stands_on_the_cards_after_it():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import warnings
 
@@ -282,11 +283,11 @@ def test_the_summary_says_which_correlations_the_noise_hides():
 
 
 # ---- ends of columns ------------------------------------------------------------------------------------------------
-def _ends_of(values, column, learned=False, noise_sd=0.0):
+def _ends_of(values, column, learned=False, noise_sd=0.0, visible=0.005):
     frame, schema = pd.DataFrame({"x": values}), Schema([column])
     counts = np.asarray(bins_histogram(frame, schema).value)
     noise = np.random.default_rng(3).normal(size=counts.shape) * noise_sd
-    return _ends(bins_from_histogram(counts + noise, schema, noise_sd, 16)["x"], learned, 0.005)
+    return _ends(bins_from_histogram(counts + noise, schema, noise_sd, 16)["x"], learned, visible)
 
 
 _RNG = np.random.default_rng(7)
@@ -333,6 +334,31 @@ def test_a_tail_beyond_learned_bounds_piles_up_and_is_seen(noise_sd):
         assert not _ends_of(clipped, column, False, noise_sd)  # declared bounds are the user's
     few = np.clip(np.rint(values / 10), -31, 31)
     assert set(_ends_of(few, Numeric("x", (-31, 31), integer=True), True, noise_sd)) == {"cut low", "cut high"}
+
+
+@pytest.mark.parametrize("column", [Numeric("x", (0, 1)), Numeric("x", (0, 1), integer=True)])
+def test_bounds_learned_under_much_noise_may_cut_off_a_tail(column):
+    values = np.clip(np.concatenate([np.zeros(700), _RNG.exponential(60, 300)]), 0, 1)
+    values = np.rint(values) if column.integer else values
+    assert set(_ends_of(values, column, True, 20.0, visible=0.5)) == {"maybe cut high"}
+    assert not _ends_of(values, column, False, 20.0, visible=0.5)  # declared bounds are the user's
+    assert "maybe cut high" not in _ends_of(values, column, True)  # a tail would have been seen
+
+
+def test_a_column_learned_as_one_value_under_much_noise_is_named():
+    zeros = np.zeros(1000)
+    column = Numeric("x", (-(2.0**-31), 0))
+    assert set(_ends_of(zeros, column, True, visible=0.2)) == {"one value"}
+    assert not _ends_of(zeros, column, True)
+    assert not _ends_of(zeros, column, False, visible=0.2)
+
+
+def test_a_summary_says_which_learned_bounds_may_cut_off_values():
+    schema = Schema([Numeric("visits", (0, 1), integer=True), Numeric("age", (0, 99))])
+    summary = MomentSynthesizer(1.0, schema=schema).fit(pd.DataFrame({"visits": [0, 1] * 100, "age": 50.0})).summary_
+    visits, age = summary.columns
+    summary = dataclasses.replace(summary, columns=(dataclasses.replace(visits, ends=("maybe cut high",)), age))
+    assert [said for said in summary.warnings() if "may cut off values of 'visits' (0, 1)" in said]
 
 
 def test_many_zeros_at_a_learned_end_are_no_cut_tail():
