@@ -18,7 +18,7 @@ from ..exceptions import SchemaError
 from ..utils.atomic import write_atomically
 from ..utils.printing import listed, one_line, printable
 from ..utils.strict_json import read_json, read_json_file
-from ..utils.table_checks import check_names
+from ..utils.table_checks import advice_of_foreign_table, check_names, is_foreign_table
 from ._columns import (
     KINDS,
     Boolean,
@@ -283,8 +283,11 @@ step=None, spikes=None)
         Raises
         ------
         SchemaError
-            Duplicate names, names in `known` or `categorical` that the frame lacks, a dtype without a kind.
+            Duplicate names, names in `known` or `categorical` that the frame lacks, a dtype without a kind, a table of
+            another library than pandas.
         """
+        if is_foreign_table(frame):
+            raise SchemaError(advice_of_foreign_table(frame))
         if not isinstance(frame, pd.DataFrame):
             array = np.asarray(frame)
             if array.ndim != 2 or array.dtype.kind not in "biuf":
