@@ -29,6 +29,7 @@ from ._columns import (
     column_from_dict,
     column_to_dict,
     holds_missing,
+    name_of_dtype,
 )
 from ._formats import form_of, resolution_of_period, scale_of
 
@@ -409,7 +410,7 @@ def _column_of_dtype(name, dtype, categorical, written):
             return Categorical(name, missing=missing, dtype=text)
         return Numeric(name, integer=pdt.is_integer_dtype(dtype), missing=missing, dtype=text)
     if pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype):
-        return Categorical(name, missing=missing, dtype=text)
+        return Categorical(name, missing=missing, dtype=name_of_dtype(dtype))
     what = "numbers, text or datetimes"
     if pdt.is_complex_dtype(dtype):
         what = "two columns, its real and its imaginary part"

@@ -162,6 +162,25 @@ def test_parquet_types_come_back_as_they_were(tmp_path):
     assert read_table(tmp_path / "in.parquet")["span"].iloc[0] == values["span"][0]
 
 
+@pytest.mark.parametrize("dtype", [pd.ArrowDtype(pa.string()), pd.ArrowDtype(pa.large_string()), "string"])
+def test_text_comes_back_in_the_dtype_of_its_library(dtype):
+    """Arrow's text and pandas' own have the same name, string[pyarrow]."""
+    frame = pd.DataFrame({"x": pd.Series(RNG.choice(["a", "b"], N)).astype(dtype), "z": RNG.normal(size=N)})
+    synth = MomentSynthesizer(20.0).fit(frame)
+    assert synth.sample(20)["x"].dtype == frame["x"].dtype
+    assert Schema.from_json(synth.schema_.to_json()) == synth.schema_
+    for X in (frame[["z"]], frame[["z"]].to_numpy()):
+        assert MomentSynthesizer(20.0).fit(X, frame["x"]).sample(20)[1].dtype == frame["x"].dtype
+
+
+def test_the_name_that_pandas_gives_to_two_dtypes_is_read_as_pandas_reads_it():
+    saved = {"format": "skdpgen-schema", "version": 1}
+    saved["columns"] = [{"name": "x", "kind": "categorical", "categories": ["a"], "dtype": "string[pyarrow]"}]
+    assert isinstance(output_dtype(Schema.from_dict(saved)["x"].dtype), pd.StringDtype)
+    arrow = Categorical("x", ["a"], dtype="utf8[pyarrow]")
+    assert output_dtype(arrow.dtype) == pd.ArrowDtype(pa.string())
+
+
 @pytest.mark.parametrize(
     "name",
     [
