@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from skdpgen import MomentSynthesizer, Schema
+from skdpgen import MomentSynthesizer, PrivacyAccountant, Schema
 from skdpgen.data.table_reading import read_table
-from skdpgen.exceptions import SchemaError
+from skdpgen.exceptions import SchemaError, UtilityWarning
 from skdpgen.tabular import Categorical, Datetime, Numeric, TableEncoder
 from skdpgen.tabular._columns import output_dtype
 from skdpgen.tabular._formats import plain_forms
@@ -85,6 +86,35 @@ def test_cut_columns_come_back_as_intervals():
     drawn = MomentSynthesizer(20.0).fit(frame).sample(500)["x"]
     assert drawn.dtype == "interval[float64, right]"
     assert set(drawn.dropna()) == set(frame["x"])
+
+
+@pytest.mark.parametrize("target", [None, "cut"])
+def test_an_order_that_only_the_dtype_lists_is_pointed_out_before_the_charge(target):
+    levels = ["Fair", "Good", "Ideal"]
+    cut = pd.Series(pd.Categorical(RNG.choice(levels, N), levels, ordered=True))
+    frame = pd.DataFrame({"cut": cut, "town": pd.Categorical(RNG.choice(["b", "a"], N)), "z": RNG.normal(size=N)})
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    message = r"lose their order: 'cut'\. .*Categorical\('cut', \[\.\.\.\], ordered=True\)"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UtilityWarning, match=message) as raised:
+            MomentSynthesizer(accountant=accountant, target=target).fit(frame)
+        assert not accountant.charges
+        assert not any(level in str(raised.value) for level in levels)
+        schema = Schema([Categorical("cut", levels, ordered=True)])
+        drawn = MomentSynthesizer(20.0, schema=schema, target=target).fit(frame).sample(50)["cut"]
+    assert drawn.dtype == cut.dtype
+
+
+@pytest.mark.parametrize(
+    "made", [lambda x: x, lambda x: x.astype("category"), lambda x: x.astype("category").cat.as_unordered()]
+)
+def test_no_order_of_intervals_is_lost(made):
+    frame = pd.DataFrame({"x": made(pd.Series(pd.cut(RNG.normal(size=N), 3))), "z": RNG.normal(size=N)})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "ordered categoricals")
+        drawn = MomentSynthesizer(20.0).fit(frame).sample(50)["x"]
+    assert isinstance(drawn.dtype, pd.IntervalDtype)
 
 
 def test_declared_intervals_of_whole_numbers_stay_whole():
