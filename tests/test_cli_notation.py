@@ -18,6 +18,7 @@ RNG = np.random.default_rng(0)
 DAYS = pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 700, 1500), unit="D")
 PAY = RNG.gamma(4, 900, 1500).round(2)
 GERMAN = ["--separator", ";", "--decimal", ",", "--thousands", ".", "--dates", "%d.%m.%Y"]
+DASHES = ["(", ")", "()", *"\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d"]  # "-" is a mark of numbers
 GERMAN_NOTATION = Notation(",", ".", ["%d.%m.%Y"], separator=";")
 
 
@@ -175,6 +176,7 @@ def test_formats_of_dates(tmp_path, form, text, resolution):
         ({"dates": ["%H:%M"]}, "with a year"),
         ({"signs": [""]}, "a sign must be text"),
         ({"signs": ["-"]}, "a sign must be text"),
+        *(({"signs": ["$", mark]}, "mark negative numbers, .* with a leading - first") for mark in DASHES),
         ({"dates": ["%Y-%m-%d %z"]}, "format of dates"),
         ({"dates": ["31.12.2024"]}, "format of dates"),
         ({"dates": ["%Y %Q"]}, "format of dates"),
@@ -183,6 +185,36 @@ def test_formats_of_dates(tmp_path, form, text, resolution):
 def test_bad_notations_are_refused(notation, message):
     with pytest.raises(InvalidInputError, match=message):
         Notation(**notation)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["(26.42)", "3.10", "4.00"],
+        ["($26.42)", "$3", "$4.50"],
+        ["$(26.42)", "3", "4"],
+        ["(1,234.50)", "7.00", "$3"],
+        ["\u22125.5", "3.1"],
+        ["\u201312,5", "3,5"],
+        ["26.42-", "3.10"],
+    ],
+)
+def test_negative_numbers_in_other_forms_are_not_taken_for_numbers_with_signs(texts, tmp_path):
+    pd.DataFrame({"paid": np.resize(texts, 1500), "n": range(1500)}).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.warns(UserWarning, match="read as text") as said:
+        frame = read_table(tmp_path / "a.csv")
+    message = " ".join(str(warning.message) for warning in said)
+    assert "'paid'" in message
+    assert "write negative numbers with a leading - first" in message
+    assert "--sign" not in message
+    assert "give each as --missing" not in message
+    assert set(frame["paid"]) == set(texts)
+
+
+def test_a_range_is_no_negative_number(tmp_path):
+    texts = np.resize(["10\u201320", "20\u201330", "30"], 1500)
+    pd.DataFrame({"age": texts, "n": range(1500)}).to_csv(tmp_path / "a.csv", index=False)
+    assert set(read_table(tmp_path / "a.csv")["age"]) == set(texts)
 
 
 @pytest.mark.parametrize("option", ["--decimal ,", "--thousands '", "--dates %d.%m.%Y"])

@@ -13,7 +13,7 @@ from ..tabular._columns import output_dtype
 from ..tabular._formats import form_of_strptime, time_zone
 from ..utils.callers import warn_user
 from ..utils.categories import family, number_text
-from .notation import USUAL_NOTATION
+from .notation import AS_NEGATIVE, NEGATIVE_MARKS, USUAL_NOTATION
 from .other_notations import Reading, marks_among, readings_of
 
 DATE = r"\d{4}-\d{2}-\d{2}"
@@ -37,10 +37,20 @@ _USUAL = {"D": "%Y-%m-%d", "s": "%Y-%m-%d %H:%M:%S", "us": "%Y-%m-%d %H:%M:%S.%f
 # Numbers with signs or separators, and dates in other formats: they are read as text, from which little is learned.
 # EUR is a sign, but SKU-1 a code.
 _SIGN = r"(?:[^\w\s]|\b[A-Z]{3}\b(?!-))?"
+_DIGITS = r"(?:(?:\d{1,3}(?:[.,' \u00a0]\d{3})+|\d+)(?:[.,]\d+)?|[.,]\d+)"
 _FORMATTED = rf"[+-]?{_SIGN}\s?[+-]?(?:\d{{1,3}}(?:[.,' \u00a0]\d{{3}})+|\d+)(?:[.,]\d+)?\s?{_SIGN}"
+# Negative numbers that no option reads: (26.42) of accounts, 26.42- of other programs, and other dashes than "-".
+_DASH = f"[{re.sub('[()]', '', NEGATIVE_MARKS)}]"
+_NEGATIVE = (
+    rf"{_SIGN}\s?\(\s?{_SIGN}\s?{_DIGITS}\s?{_SIGN}\s?\)\s?{_SIGN}"
+    rf"|{_SIGN}\s?{_DASH}\s?{_SIGN}\s?{_DIGITS}\s?{_SIGN}"
+    rf"|{_SIGN}\s?{_DIGITS}\s?{_SIGN}\s?(?:-|{_DASH})"
+)
 _OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?"
 _TIME = r"\d{1,3}:\d{2}(?::\d{2})?"
 _LOOKS_LIKE = {
+    _NEGATIVE: "numbers with parentheses or dashes that mark negative ones (no option reads them, and --missing would "
+    f"leave them out: {AS_NEGATIVE})",
     _FORMATTED: "numbers with signs or separators (--decimal, --thousands and --sign say how numbers are written: for "
     "$1,250.50 give --thousands , --sign '$')",
     _OTHER_DATE: "dates in another format (--dates says how they are written: for 31.12.2024 give --dates %d.%m.%Y; a "
@@ -282,6 +292,8 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
         odd = _no_number(values) if notation.plain else ~values.str.fullmatch(notation.number)
         n_odd = values[odd].nunique()
         looks = next((like for like in _LOOKS_LIKE if _all_match(values, like)), None)
+        if n_odd and _are_some_negative(values):
+            looks = _NEGATIVE
         readings, marked = readings_of(values, notation) if n_odd else ((), False)
         if not readings and (marks := marks_among(values)) and _reads(values[~values.isin(marks)], notation):
             readings = (Reading(missing=marks),)
@@ -289,6 +301,8 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
             others[name] = readings, marked
             options = " or ".join(one.options() for one in readings[:2])
             formatted[repr(name)] = looks or f"{_IN_ANOTHER_NOTATION} ({options}{_MARKED if marked else ''})"
+        elif looks == _NEGATIVE:
+            formatted[repr(name)] = looks
         elif not odd.all() and n_odd == 1:
             almost.append(repr(name))
         elif n_odd and looks:
@@ -311,6 +325,12 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
             UserWarning,
         )
     return frame, resolutions, formats
+
+
+def _are_some_negative(values):
+    """Whether texts are all numbers, some of them marked as negative in another way than by a leading "-"."""
+    numbers = _all_match(values, rf"{_NEGATIVE}|{_FORMATTED}|{NUMBER}")
+    return numbers and bool(values.str.fullmatch(_NEGATIVE).any())
 
 
 def _reads(values, notation):

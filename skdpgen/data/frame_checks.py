@@ -186,6 +186,30 @@ def point_out_kinds(schema, settled, unit=None):
         )
 
 
+def point_out_lost_orders(head, schema):
+    """Warn of ordered categoricals whose categories are learned: the order is part of what the dtype lists.
+
+    `head`: only its dtypes are used, of which names and the flag `ordered` are public. Intervals have their own order.
+    """
+    learned = [c.name for c in schema.columns if isinstance(c, Categorical) and c.categories is None]
+    dtypes = {name: head[name].dtype for name in learned}
+    lost = [name for name, dtype in dtypes.items() if _is_ordered(dtype) and not _is_of_intervals(dtype)]
+    if lost:
+        warn_user(
+            f"ordered categoricals that lose their order: {listed(lost, 5)}. The fit learns their categories, and not "
+            "the order that their dtype lists, which may come from the rows. To keep it, declare the categories in the "
+            f"schema: schema=Schema([Categorical({lost[0]!r}, [...], ordered=True)])"
+        )
+
+
+def _is_ordered(dtype):
+    return bool(getattr(getattr(dtype, "pyarrow_dtype", dtype), "ordered", False))
+
+
+def _is_of_intervals(dtype):
+    return isinstance(dtype, pd.CategoricalDtype) and isinstance(dtype.categories.dtype, pd.IntervalDtype)
+
+
 def point_out_narrow_keys(keys):
     """Warn of keys whose dtype is too narrow for most samples; by the schema alone."""
     for key in keys:

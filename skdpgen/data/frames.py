@@ -60,6 +60,7 @@ from .frame_checks import (
     kinds_of_objects,
     point_out_hierarchies,
     point_out_kinds,
+    point_out_lost_orders,
     point_out_narrow_keys,
     refuse_readings,
     texts_of,
@@ -161,6 +162,7 @@ class FrameRows:
         if keys := [name for name in targets if isinstance(schema[name], Identifier)]:
             raise InvalidInputError(f"the target {keys[0]!r} is an identifier in the schema, which is not modelled")
         point_out_kinds(schema, {*declared, *targets}, self.unit)
+        point_out_lost_orders(head, schema)
         schema.constrain(*constraint_texts(constraints))  # refuses keys, which it no longer knows afterwards
         # no value of an identifier is read: the columns are left out before anything else is done
         schema, self.keys = split_keys(schema)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ..exceptions import InvalidInputError
 from ..mechanisms import histogram, release_names
-from ..tabular._columns import TEXT_DTYPES, parse_dtype, plain_value
+from ..tabular._columns import TEXT_DTYPES, name_of_dtype, parse_dtype, plain_value
 from ..utils.callers import warn_user
 from ..utils.categories import canonical_rows
 from ..utils.printing import listed
@@ -86,7 +86,7 @@ def check_labels(y, n_rows, *, numeric, classes):
             raise ValueError("classes must be distinct, and at least one")
         declared_codes(values, classes)
     plain = series or dtype.kind in "biuf"
-    return values, Labels(classes, str(dtype) if plain else "object", series, name)
+    return values, Labels(classes, name_of_dtype(dtype) if plain else "object", series, name)
 
 
 def class_labels(y, n_rows):

@@ -13,6 +13,9 @@ from ..tabular._formats import is_date_format
 
 # Patterns of the mark of thousands; a space may be a no-break space or a narrow one.
 _MARKS = {".": r"\.", ",": ",", "'": "['\u2019]", "space": "[ \u00a0\u202f]"}
+# Of accounts, (26.42) is negative, and programs write other dashes than the minus of a keyboard: U+2212 is a minus too.
+NEGATIVE_MARKS = "()\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe63\uff0d"
+AS_NEGATIVE = "write negative numbers with a leading - first, such as -26.42"
 _SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
@@ -67,6 +70,11 @@ class Notation:
                 f"the mark of thousands must be . or , or ' or space, and not the decimal mark; got {self.thousands!r}"
             )
         for sign in self.signs:
+            if any(mark in sign for mark in NEGATIVE_MARKS):
+                raise InvalidInputError(
+                    "parentheses and dashes mark negative numbers, and a number without its sign would be positive: "
+                    f"{AS_NEGATIVE}; got the sign {sign!r}"
+                )
             if not sign.strip() or re.search(r"[\d.,'+-]", sign):
                 raise InvalidInputError(
                     f"a sign must be text such as $, % or EUR, without digits and marks of numbers; got {sign!r}"

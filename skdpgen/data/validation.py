@@ -113,9 +113,7 @@ def _refuse_containers(estimator, X):
         )
     if X is None:
         raise InvalidInputError("X is None: give a DataFrame or an array of rows")
-    tables = ("schema", "target", "importance", "constraints")
-    for_table = not hasattr(X, "__array__") or any(getattr(estimator, name, None) is not None for name in tables)
-    if is_foreign_table(X) and for_table:
+    if is_foreign_table(X):
         raise InvalidInputError(advice_of_foreign_table(X))
 
 

@@ -76,6 +76,15 @@ def parse_dtype(name: str):
     return pdt.pandas_dtype(name)
 
 
+def name_of_dtype(dtype) -> str:
+    """Return the name from which `output_dtype` gives a dtype back.
+
+    Arrow's text and pandas' own with Arrow's storage are both named string[pyarrow], which pandas reads as the latter.
+    """
+    name = str(dtype)
+    return "utf8[pyarrow]" if isinstance(dtype, pd.ArrowDtype) and name == "string[pyarrow]" else name
+
+
 def _known(name):
     if _PLAIN.fullmatch(name) or _ARROW.fullmatch(name) or form_of(name) is not None:
         return True
@@ -133,7 +142,7 @@ def _check_dtype(column, default, accepts, expected):
     except (TypeError, ValueError, NotImplementedError, ImportError) as error:
         raise SchemaError(f"column {column.name!r}: unknown dtype {name!r} ({error})") from None
     if name not in (*TEXT_DTYPES, *OBJECTS):
-        name = str(dtype)
+        name = name_of_dtype(dtype)
     if not accepts(dtype):
         _fail(column, f"dtype {name!r} does not fit a column of {expected}")
     if column.missing and not holds_missing(dtype):

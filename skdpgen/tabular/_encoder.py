@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import SchemaError
+from ..utils.table_checks import advice_of_foreign_table, holds_numbers, is_foreign_table
 from ._binning import Binning
 from ._columns import KINDS, Boolean, Categorical, Identifier, bin_decimals
 from ._frames import (
@@ -208,6 +209,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
+        if is_foreign_table(X) and not holds_numbers(X):
+            raise SchemaError(advice_of_foreign_table(X))
         return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
 
     def _resolve_schema(self, frame):

@@ -18,7 +18,7 @@ from ..exceptions import SchemaError
 from ..utils.atomic import write_atomically
 from ..utils.printing import listed, one_line, printable
 from ..utils.strict_json import read_json, read_json_file
-from ..utils.table_checks import check_names
+from ..utils.table_checks import advice_of_foreign_table, check_names, is_foreign_table
 from ._columns import (
     KINDS,
     Boolean,
@@ -29,6 +29,7 @@ from ._columns import (
     column_from_dict,
     column_to_dict,
     holds_missing,
+    name_of_dtype,
 )
 from ._formats import form_of, resolution_of_period, scale_of
 
@@ -283,8 +284,11 @@ step=None, spikes=None)
         Raises
         ------
         SchemaError
-            Duplicate names, names in `known` or `categorical` that the frame lacks, a dtype without a kind.
+            Duplicate names, names in `known` or `categorical` that the frame lacks, a dtype without a kind, a table of
+            another library than pandas.
         """
+        if is_foreign_table(frame):
+            raise SchemaError(advice_of_foreign_table(frame))
         if not isinstance(frame, pd.DataFrame):
             array = np.asarray(frame)
             if array.ndim != 2 or array.dtype.kind not in "biuf":
@@ -406,7 +410,7 @@ def _column_of_dtype(name, dtype, categorical, written):
             return Categorical(name, missing=missing, dtype=text)
         return Numeric(name, integer=pdt.is_integer_dtype(dtype), missing=missing, dtype=text)
     if pdt.is_object_dtype(dtype) or pdt.is_string_dtype(dtype):
-        return Categorical(name, missing=missing, dtype=text)
+        return Categorical(name, missing=missing, dtype=name_of_dtype(dtype))
     what = "numbers, text or datetimes"
     if pdt.is_complex_dtype(dtype):
         what = "two columns, its real and its imaginary part"

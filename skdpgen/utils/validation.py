@@ -15,7 +15,16 @@ from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.validation import _num_samples, validate_data
 
 from ..exceptions import InvalidInputError
-from .table_checks import MAX_ROWS, check_names, check_row_count, is_unicode, texts_in
+from .table_checks import (
+    MAX_ROWS,
+    advice_of_foreign_table,
+    check_names,
+    check_row_count,
+    holds_numbers,
+    is_foreign_table,
+    is_unicode,
+    texts_in,
+)
 
 __all__ = [
     "EXACT_SCORES",
@@ -191,17 +200,6 @@ def is_extension(values):
     return isinstance(getattr(values, "dtype", None), ExtensionDtype)
 
 
-def is_foreign_table(X):
-    """Tell whether X is a table of a library beside pandas, such as polars or pyarrow."""
-    return not isinstance(X, type) and (hasattr(X, "to_pandas") or (hasattr(X, "collect") and hasattr(X, "columns")))
-
-
-def advice_of_foreign_table(X):
-    """Text that says how to make a DataFrame of pandas of such a table."""
-    kind, made = type(X), "X.to_pandas()" if hasattr(X, "to_pandas") else "X.collect().to_pandas()"
-    return f"X is a {kind.__name__} of {kind.__module__.partition('.')[0]}: give a DataFrame of pandas, {made}"
-
-
 def _advice_of_images(estimator, shape):
     """How to give an array of images, by its shape."""
     size, flat = shape[1:], "X.reshape(len(X), -1)"
@@ -230,7 +228,8 @@ def validate_rows(estimator, X, **options):
     InvalidInputError
         For what is no table of finite numbers, or more rows than can be summed exactly; before anything is charged.
     """
-    given = X
+    if is_foreign_table(X) and not holds_numbers(X):
+        raise InvalidInputError(advice_of_foreign_table(X))
     check_names(getattr(X, "columns", ()))
     try:
         X = validate_data(estimator, X, dtype="numeric", **options)
@@ -244,8 +243,6 @@ def validate_rows(estimator, X, **options):
         text = str(error)
         # messages of a conversion hold the value, or have it as an attribute
         if "could not convert" in text or isinstance(error, OverflowError | UnicodeError):
-            if is_foreign_table(given):
-                raise InvalidInputError(advice_of_foreign_table(given)) from None
             raise InvalidInputError(
                 "X holds values that are not numbers: a table of them is a DataFrame, which the synthesizers take"
             ) from None

@@ -20,9 +20,15 @@ from skdpgen import (
     PriVAESynthesizer,
     Schema,
 )
-from skdpgen.exceptions import BudgetExceededError, DetachedAccountantError, InvalidInputError, LedgerError
+from skdpgen.exceptions import (
+    BudgetExceededError,
+    DetachedAccountantError,
+    InvalidInputError,
+    LedgerError,
+    SchemaError,
+)
 from skdpgen.nn import DPNet, P3GMModule
-from skdpgen.tabular import Boolean, Categorical, Numeric
+from skdpgen.tabular import Boolean, Categorical, Numeric, TableEncoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")  # few rows
 
@@ -385,6 +391,59 @@ class _Foreign:
 def test_a_table_of_another_library_is_refused_with_how_to_convert_it(parameters):
     with pytest.raises(InvalidInputError, match=r"_Foreign of .*: give a DataFrame of pandas, X.to_pandas\(\)"):
         MomentSynthesizer(1.0, **parameters).fit(_Foreign())
+
+
+class _ForeignDates(_Foreign):
+    """Its array is one of numbers, as that of polars is: dates are their microseconds."""
+
+    columns = ("age", "admitted")
+    shape = (len(FRAME), 2)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.stack([FRAME["age"].to_numpy(), np.arange(len(FRAME))], axis=1)
+
+    def __getitem__(self, name):
+        return FRAME["age"].to_numpy() if name == "age" else np.arange(len(FRAME)).astype("datetime64[us]")
+
+
+class _ForeignNumbers(_ForeignDates):
+    def __getitem__(self, name):
+        return FRAME["age"].to_numpy()
+
+
+def _library_tables(made):
+    frame = {"age": FRAME["age"].tolist(), "admitted": pd.date_range("2001", periods=len(FRAME)).to_pydatetime()}
+    return made(frame)
+
+
+FOREIGN = {
+    "dates": lambda: _ForeignDates(),
+    "numbers": lambda: _ForeignNumbers(),
+    "polars": lambda: _library_tables(pytest.importorskip("polars").DataFrame),
+    "polars, lazy": lambda: _library_tables(pytest.importorskip("polars").LazyFrame),
+    "pyarrow": lambda: _library_tables(pytest.importorskip("pyarrow").table),
+}
+
+
+@pytest.mark.parametrize("table", FOREIGN)
+def test_a_table_of_another_library_is_not_taken_for_an_array_of_numbers(table):
+    X = FOREIGN[table]()
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    models = [P3GMSynthesizer, MomentSynthesizer, PriVAESynthesizer]
+    for model in models if table == "numbers" else [*models, DPPCA, DPGaussianMixture]:
+        with pytest.raises(InvalidInputError, match=r"X is a \w+ of \w+: give a DataFrame of pandas, X.*to_pandas\(\)"):
+            model(accountant=accountant).fit(X)
+    with pytest.raises(SchemaError, match=r"give a DataFrame of pandas, X.*to_pandas\(\)"):
+        Schema.from_kinds(X)
+    if table != "numbers":
+        with pytest.raises(SchemaError, match=r"give a DataFrame of pandas, X.*to_pandas\(\)"):
+            TableEncoder().fit(X)
+    assert not accountant.charges
+
+
+def test_estimators_of_arrays_take_a_table_of_numbers_of_another_library():
+    pca = DPPCA(1, epsilon=1.0, bounds=(0, 100), l2_bound=10.0).fit(_ForeignNumbers())
+    assert pca.n_features_in_ == 2
 
 
 def test_a_path_that_is_no_parquet_file_is_refused_with_how_to_read_it(tmp_path):

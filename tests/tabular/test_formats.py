@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from skdpgen import MomentSynthesizer, Schema
+from skdpgen import MomentSynthesizer, PrivacyAccountant, Schema
 from skdpgen.data.table_reading import read_table
-from skdpgen.exceptions import SchemaError
+from skdpgen.exceptions import SchemaError, UtilityWarning
 from skdpgen.tabular import Categorical, Datetime, Numeric, TableEncoder
 from skdpgen.tabular._columns import output_dtype
 from skdpgen.tabular._formats import plain_forms
@@ -87,6 +88,35 @@ def test_cut_columns_come_back_as_intervals():
     assert set(drawn.dropna()) == set(frame["x"])
 
 
+@pytest.mark.parametrize("target", [None, "cut"])
+def test_an_order_that_only_the_dtype_lists_is_pointed_out_before_the_charge(target):
+    levels = ["Fair", "Good", "Ideal"]
+    cut = pd.Series(pd.Categorical(RNG.choice(levels, N), levels, ordered=True))
+    frame = pd.DataFrame({"cut": cut, "town": pd.Categorical(RNG.choice(["b", "a"], N)), "z": RNG.normal(size=N)})
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    message = r"lose their order: 'cut'\. .*Categorical\('cut', \[\.\.\.\], ordered=True\)"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UtilityWarning, match=message) as raised:
+            MomentSynthesizer(accountant=accountant, target=target).fit(frame)
+        assert not accountant.charges
+        assert not any(level in str(raised.value) for level in levels)
+        schema = Schema([Categorical("cut", levels, ordered=True)])
+        drawn = MomentSynthesizer(20.0, schema=schema, target=target).fit(frame).sample(50)["cut"]
+    assert drawn.dtype == cut.dtype
+
+
+@pytest.mark.parametrize(
+    "made", [lambda x: x, lambda x: x.astype("category"), lambda x: x.astype("category").cat.as_unordered()]
+)
+def test_no_order_of_intervals_is_lost(made):
+    frame = pd.DataFrame({"x": made(pd.Series(pd.cut(RNG.normal(size=N), 3))), "z": RNG.normal(size=N)})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "ordered categoricals")
+        drawn = MomentSynthesizer(20.0).fit(frame).sample(50)["x"]
+    assert isinstance(drawn.dtype, pd.IntervalDtype)
+
+
 def test_declared_intervals_of_whole_numbers_stay_whole():
     frame = pd.DataFrame({"x": pd.arrays.IntervalArray.from_breaks([0, 1, 2])[RNG.integers(0, 2, N)]})
     column = Categorical("x", ("(0, 1]", "(1, 2]"), dtype="interval[int64, right]")
@@ -160,6 +190,25 @@ def test_parquet_types_come_back_as_they_were(tmp_path):
         assert main(list(map(str, fit))) == 0
         assert dict(zip(types, pq.read_schema(out).types)) == types
     assert read_table(tmp_path / "in.parquet")["span"].iloc[0] == values["span"][0]
+
+
+@pytest.mark.parametrize("dtype", [pd.ArrowDtype(pa.string()), pd.ArrowDtype(pa.large_string()), "string"])
+def test_text_comes_back_in_the_dtype_of_its_library(dtype):
+    """Arrow's text and pandas' own have the same name, string[pyarrow]."""
+    frame = pd.DataFrame({"x": pd.Series(RNG.choice(["a", "b"], N)).astype(dtype), "z": RNG.normal(size=N)})
+    synth = MomentSynthesizer(20.0).fit(frame)
+    assert synth.sample(20)["x"].dtype == frame["x"].dtype
+    assert Schema.from_json(synth.schema_.to_json()) == synth.schema_
+    for X in (frame[["z"]], frame[["z"]].to_numpy()):
+        assert MomentSynthesizer(20.0).fit(X, frame["x"]).sample(20)[1].dtype == frame["x"].dtype
+
+
+def test_the_name_that_pandas_gives_to_two_dtypes_is_read_as_pandas_reads_it():
+    saved = {"format": "skdpgen-schema", "version": 1}
+    saved["columns"] = [{"name": "x", "kind": "categorical", "categories": ["a"], "dtype": "string[pyarrow]"}]
+    assert isinstance(output_dtype(Schema.from_dict(saved)["x"].dtype), pd.StringDtype)
+    arrow = Categorical("x", ["a"], dtype="utf8[pyarrow]")
+    assert output_dtype(arrow.dtype) == pd.ArrowDtype(pa.string())
 
 
 @pytest.mark.parametrize(
