@@ -96,6 +96,18 @@ def remark_on_epsilon(epsilon: float | str, unit: str | None = None) -> str:
     )
 
 
+def value_of_filter(fixed: float) -> str:
+    """Return why the value of the privacy filter is more than the epsilon of the same charges, in sentences.
+
+    `fixed` is the epsilon of the charges if all had been fixed in advance.
+    """
+    return (
+        "a later fit may have been chosen by earlier results, so all are added up by a rule that was fixed for the "
+        "whole budget, the privacy filter. The rule overstates a small part of the budget. Fixed in advance, these "
+        f"fits would cost {fixed:.4g}. What is left is not reduced by the difference."
+    )
+
+
 def check_dataset(text: str) -> str:
     """Return the name and description of a data set for a card; ValueError unless it is one line of printable text."""
     if not isinstance(text, str):
@@ -411,8 +423,10 @@ class PrivacyCard:
         Returns
         -------
         dict
-            private, neighboring; under "fit" and "ledger" the recomputed epsilon and delta; under "bounded" why an
-            epsilon is an upper bound by Renyi differential privacy, where the exact figure takes too long, or None.
+            private, neighboring; under "fit" and "ledger" the recomputed epsilon and delta, and of the ledger also
+            budget_epsilon and epsilon_if_fixed_in_advance; under "bounded" why an epsilon is an upper bound by Renyi
+            differential privacy, where the exact figure takes too long, or None. After several batches of charges the
+            epsilon of the ledger is the value of the privacy filter, and the guarantee is the budget.
 
         Raises
         ------
@@ -509,7 +523,8 @@ class PrivacyCard:
         _agree(ledger["epsilon_if_fixed_in_advance"], total, "ledger: epsilon_if_fixed_in_advance")
         if ledger["rule"] != _RULES[_rule_of(rule, entries)]:
             raise ValueError("ledger: the rule stated is not the one that applied")
-        return {"epsilon": spent, "delta": rule.delta, "budget_epsilon": rule.epsilon}, entries
+        figures = {"epsilon": spent, "delta": rule.delta, "budget_epsilon": rule.epsilon}
+        return {**figures, "epsilon_if_fixed_in_advance": total}, entries
 
 
 def default_versions() -> dict[str, str]:

@@ -17,6 +17,7 @@ def add(command):
 
 def run(arguments):
     from .. import PrivacyAccountant
+    from ..accounting._card import value_of_filter
 
     if arguments.all and arguments.json:
         raise ValueError("--json lists all fits: leave out --all")
@@ -47,10 +48,8 @@ def run(arguments):
     if found["epsilon_spent"] > alone:
         fixed = accountant.report().attrs["epsilon_if_fixed_in_advance"]
         print(
-            f"The epsilon spent is more than the sum of the fits, {alone:.4g}: a later fit may have been chosen by "
-            "earlier results, so all are added up by a rule that was fixed for the whole budget. The rule overstates a "
-            f"small part of the budget. Fixed in advance, these fits would cost {fixed:.4g}. What is left is not "
-            "reduced by the difference."
+            f"The epsilon spent is more than the sum of the fits, {alone:.4g}, because it is the value of the privacy "
+            f"filter: {value_of_filter(fixed)}"
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._types import in_words
 from ..accounting import membership_advantage, true_positive_rate
-from ..accounting._card import FILES, remark_on_epsilon
+from ..accounting._card import FILES, remark_on_epsilon, value_of_filter
 
 # False positive rate at which the true positive rate is stated.
 FALSE_POSITIVES = 0.01
@@ -143,7 +143,8 @@ def _meaning(card, found, charges) -> Part:
     fit, ledger = found["fit"], found["ledger"]
     rows = [_risk("this release", fit["epsilon"], own, relation)]
     if len(charges) > len(own):
-        rows.append(_risk(f"all {len(charges):,} charges of the ledger", ledger["epsilon"], charges, relation))
+        fixed = ledger["epsilon_if_fixed_in_advance"]
+        rows.append(_risk(f"all {len(charges):,} charges of the ledger", fixed, charges, relation))
     _, _, advantage, right, caught = rows[0]
     question = f"which of two {noun}s was in the data" if relation == "replace_one" else f"whether one {noun} was in it"
     sentences = [
@@ -173,11 +174,23 @@ def _meaning(card, found, charges) -> Part:
     after = []
     if len({charge["batch"] for charge in card["ledger"]["charges"]}) > 1:
         after = [
-            "The figures for all charges hold for charges that were fixed in advance. Where later fits were chosen "
-            f"after earlier results, the guarantee is the whole budget: epsilon {ledger['budget_epsilon']:.4g}."
+            "The figures for all charges, and their epsilon, hold for charges that were fixed in advance. Where later "
+            "fits were chosen after earlier results, the guarantee is the whole budget: epsilon "
+            f"{ledger['budget_epsilon']:.4g}.",
+        ]
+    if filtered(card):
+        after += [
+            f"The value of the privacy filter is epsilon {ledger['epsilon']:.4g}, and no guarantee: "
+            + value_of_filter(ledger["epsilon_if_fixed_in_advance"]),
         ]
     tables = [(f"Risk to one {noun}, at most", header, rows)]
     return Part("meaning", title, sentences, tables=tables, after=after)
+
+
+def filtered(card) -> bool:
+    """Whether the epsilon of the ledger is the value of the privacy filter: after several batches of charges."""
+    ledger = card["ledger"]
+    return ledger["alpha"] is not None and len({charge["batch"] for charge in ledger["charges"]}) > 1
 
 
 def _of_delta(delta) -> str:
@@ -204,9 +217,10 @@ def _up(value: float, digits: int) -> str:
 def _ledger(card, found, entries) -> Part:
     ledger = found["ledger"]
     budget = ledger["budget_epsilon"]
+    value = " (the value of the privacy filter)" if filtered(card) else ""
     sentences = [
         f"The ledger records what was spent on these data: {len(entries):,} charge{'s' if len(entries) > 1 else ''}, "
-        f"epsilon {ledger['epsilon']:.4g} of a budget of {budget:.4g} at delta {ledger['delta']:.3g}.",
+        f"epsilon {ledger['epsilon']:.4g}{value} of a budget of {budget:.4g} at delta {ledger['delta']:.3g}.",
         (
             "This ledger saw this fit alone. If the same rows were used in other fits, under other ledgers, the costs "
             "add up, and this card does not know of them. Ask for one ledger for all fits on the same data."
