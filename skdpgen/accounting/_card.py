@@ -47,9 +47,11 @@ _RULES = {
     "none": "no charge",
     "one_batch": "privacy loss distribution of one batch fixed in advance",
     "one_batch_rdp": "Renyi differential privacy of one batch fixed in advance",
-    "filter": "Renyi privacy filter: the guarantee is the budget, epsilon_spent is the book value",
+    "filter": "Renyi privacy filter: the guarantee is the budget, the epsilon spent is the value of the filter",
     "unlimited": "no limit: privacy loss distribution as if all had been fixed in advance",
 }
+# Texts of saved cards that say the same.
+_OLD_RULES = {"Renyi privacy filter: the guarantee is the budget, epsilon_spent is the book value": _RULES["filter"]}
 _SAMPLERS = {
     "gaussian": "none: no draw is hidden; each Gaussian release charged counts as one in which every unit takes part",
     "poisson_gaussian": "poisson: every unit takes part in a step independently, with probability sampling_rate",
@@ -424,9 +426,9 @@ class PrivacyCard:
         -------
         dict
             private, neighboring; under "fit" and "ledger" the recomputed epsilon and delta, and of the ledger also
-            budget_epsilon and epsilon_if_fixed_in_advance; under "bounded" why an epsilon is an upper bound by Renyi
-            differential privacy, where the exact figure takes too long, or None. After several batches of charges the
-            epsilon of the ledger is the value of the privacy filter, and the guarantee is the budget.
+            budget_epsilon, epsilon_if_fixed_in_advance and rule; under "bounded" why an epsilon is an upper bound by
+            Renyi differential privacy, where the exact figure takes too long, or None. After several batches of
+            charges, the epsilon of the ledger is the value of the privacy filter, and the guarantee is the budget.
 
         Raises
         ------
@@ -521,10 +523,11 @@ class PrivacyCard:
         spent, total = rule.spent(entries), epsilon_pld([entry.charge for entry in entries], rule.delta, neighboring)
         _agree(ledger["epsilon_spent"], spent, "ledger: epsilon_spent")
         _agree(ledger["epsilon_if_fixed_in_advance"], total, "ledger: epsilon_if_fixed_in_advance")
-        if ledger["rule"] != _RULES[_rule_of(rule, entries)]:
+        applied = _RULES[_rule_of(rule, entries)]
+        if _OLD_RULES.get(ledger["rule"], ledger["rule"]) != applied:
             raise ValueError("ledger: the rule stated is not the one that applied")
         figures = {"epsilon": spent, "delta": rule.delta, "budget_epsilon": rule.epsilon}
-        return {**figures, "epsilon_if_fixed_in_advance": total}, entries
+        return {**figures, "epsilon_if_fixed_in_advance": total, "rule": applied}, entries
 
 
 def default_versions() -> dict[str, str]:
@@ -537,6 +540,11 @@ def default_versions() -> dict[str, str]:
 def _installed(name: str) -> str:
     """Version of a package. It is cached: a look-up parses the whole description of the package."""
     return metadata.version(name)
+
+
+def rule_of(accountant: PrivacyAccountant) -> str:
+    """Return the rule by which all charges of a ledger are added up, in words."""
+    return _RULES[_rule_of(accountant._filter, accountant.entries)]
 
 
 def _rule_of(rule: PrivacyFilter, entries: Sequence[Entry]) -> str:

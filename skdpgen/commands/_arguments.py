@@ -259,12 +259,16 @@ def objects_of(model, settings):
 
 
 def print_ledger(accountant):
-    """Print the charges of an accountant, and what is spent."""
+    """Print the charges of an accountant, what is spent, and by which rule several charges are added up."""
+    from ..accounting._card import rule_of
+
     print(accountant.report().to_string(index=False))
     print(
         f"spent epsilon {accountant.epsilon_spent():.4f} of {accountant.epsilon:g} at delta {accountant.delta:g} "
         f"({accountant.neighboring}{'' if accountant.unit is None else f', {printable(in_words(accountant.unit))}'})"
     )
+    if len(accountant.charges) > 1:
+        print(f"rule: {rule_of(accountant)}")
 
 
 def print_written(n_rows, arguments):

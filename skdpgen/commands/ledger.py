@@ -17,7 +17,7 @@ def add(command):
 
 def run(arguments):
     from .. import PrivacyAccountant
-    from ..accounting._card import value_of_filter
+    from ..accounting._card import rule_of, value_of_filter
 
     if arguments.all and arguments.json:
         raise ValueError("--json lists all fits: leave out --all")
@@ -42,7 +42,7 @@ def run(arguments):
     print(_table(shown))
     print(
         "epsilon alone is that of a fit as if it were the only one. It does not add up to the epsilon spent; the share "
-        "does."
+        "does." + (f" Rule: {rule_of(accountant)}." if len(fits) > 1 else "")
     )
     alone = fits["epsilon_alone"].sum(skipna=False)
     if found["epsilon_spent"] > alone:

@@ -145,6 +145,7 @@ class Sections:
                 f"epsilon {ledger['epsilon']:.6g}{' (the value of the privacy filter)' if filtered(card) else ''} of "
                 f"{ledger['budget_epsilon']:g} at delta {ledger['delta']:.3g}",
             ),
+            *([("rule of the ledger", ledger["rule"])] if len(card["ledger"]["charges"]) > 1 else []),
             *([("the same charges, fixed in advance", f"epsilon {fixed:.6g}")] if filtered(card) else []),
             ("unit and relation", f"{card['unit']}, {card['neighboring']}"),
             ("noise", card["noise"]),
