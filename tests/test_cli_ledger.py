@@ -111,6 +111,8 @@ def test_a_small_part_of_a_large_budget_is_explained(capsys, tmp_path):
     accountant.charge(gaussian_event(12.0), "another")
     assert main(["ledger", str(tmp_path / "a.db")]) == 0
     said = capsys.readouterr().out
+    assert said.count("50.0%") == 2
+    assert "share is the share of what was spent: it adds up to 100 %" in said
     assert "The epsilon spent is more than the sum of the fits, " in said
     fixed = accountant.report().attrs["epsilon_if_fixed_in_advance"]
     assert f"Fixed in advance, these fits would cost {fixed:.4g}." in said

@@ -41,8 +41,9 @@ def run(arguments):
         print(f"the last {len(shown)} of {len(fits):,} fits (--all lists all, --json too):")
     print(_table(shown))
     print(
-        "epsilon alone is that of a fit as if it were the only one. It does not add up to the epsilon spent; the share "
-        "does." + (f" Rule: {rule_of(accountant)}." if len(fits) > 1 else "")
+        "epsilon alone is that of a fit as if it were the only one. It does not add up to the epsilon spent. share "
+        "is the share of what was spent: it adds up to 100 %, whatever is left of the budget."
+        + (f" Rule: {rule_of(accountant)}." if len(fits) > 1 else "")
     )
     alone = fits["epsilon_alone"].sum(skipna=False)
     if found["epsilon_spent"] > alone:

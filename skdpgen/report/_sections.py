@@ -157,8 +157,9 @@ class Sections:
         picture = figure(
             lambda ax: metrics.LedgerDisplay.from_card(card, ax=ax),
             (7.6, 2.2 + 0.11 * len(entries)),
-            "One bar: the share of the privacy budget that each release took. The numbers are in the table below.",
-            "The ledger as shares of the budget.",
+            "One bar: the epsilon spent, divided by the share of each release of what was spent. The numbers are in "
+            "the table below.",
+            "The epsilon spent, divided by the share of each release of what was spent.",
         )
         return section(
             "privacy",

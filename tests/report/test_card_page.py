@@ -152,6 +152,7 @@ def test_the_risk_of_all_charges_stands_beside_their_epsilon_and_not_beside_the_
     assert card["ledger"]["epsilon_if_fixed_in_advance"] == pytest.approx(fixed)
     text = " ".join(card_text(card).split())
     assert f"all 2 charges of the ledger: epsilon: {fixed:.4g}; advantage: 0.0" in text
+    assert "its share of what was spent: the shares of all releases of the ledger add up to 1, whatever is" in text
     assert f"The value of the privacy filter is epsilon {spent:.4g}, and no guarantee: " in text
     assert f"2 charges, epsilon {spent:.4g} (the value of the privacy filter) of a budget of 5 at" in text
     assert main(["ledger", str(tmp_path / "a.db")]) == 0
