@@ -288,6 +288,20 @@ def load_card(path):
         raise ValueError(f"{path}: {error}") from None
 
 
+# Short names of models, which `synthesize` fits, and their classes.
+MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
+
+
+def class_of(name):
+    """Return the class name of a model that may be given by its short name, such as p3gm."""
+    return MODELS.get(name, name)
+
+
+def short_name_of(name):
+    """Return the short name of a model that may be given by its class name."""
+    return {long: short for short, long in MODELS.items()}.get(name, name)
+
+
 def find_models(option, given=None):
     """Return the names of the package's private estimators, or those of them that were given.
 
