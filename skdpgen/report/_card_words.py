@@ -264,12 +264,20 @@ def _public(card) -> Part:
     return Part("public", "What was assumed public", sentences, items, folded=folded, after=after)
 
 
+# Where the public facts of a column are from, in words.
+_SOURCES = {
+    "schema": "declared by the caller",
+    "dtype": "type of the column",
+    "values": "read from the values of the CSV file, declared public by the caller",
+}
+
+
 def _column(column) -> tuple:
     if not isinstance(column, dict):
         return str(column), "", "", ""
     known = {key: value for key, value in column.items() if key not in ("name", "kind", "from")}
     facts = [_fact(key, value) for key, value in known.items()]
-    source = {"schema": "declared by the caller", "dtype": "type of the column"}.get(str(column.get("from")), "")
+    source = _SOURCES.get(str(column.get("from")), "")
     return str(_name(column)), str(column.get("kind", "")), "; ".join(facts), source
 
 
