@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from _command_line import refused
 
-from skdpgen import Schema
+from skdpgen import PrivacyCard, Schema
 from skdpgen.__main__ import main
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 
@@ -39,6 +39,24 @@ def test_a_table_is_planned_from_its_schema_alone(tmp_path, capsys):
     for kind in ("learned category", "declared category", "number", "date", "declared target"):
         assert kind in kinds
     assert "nothing was charged" in shown
+
+
+@pytest.mark.parametrize(("short", "long"), [("p3gm", "P3GMSynthesizer"), ("moment", "MomentSynthesizer")])
+def test_a_model_is_named_in_short_or_by_its_class(tmp_path, capsys, monkeypatch, short, long):
+    monkeypatch.chdir(tmp_path)
+    Schema([Numeric("age", (17, 90), integer=True)]).save("s.json")
+    pd.DataFrame({"age": range(18, 88)}).to_csv("t.csv", index=False)
+    plans, models = [], []
+    for name in (short, long):
+        assert main(["budget", "--schema", "s.json", "--model", name]) == 0
+        plans.append(capsys.readouterr().out)
+        fit = ["synthesize", "t.csv", "--schema", "s.json", "--model", name, "--output", "o.csv", "--card", "c.json"]
+        assert main(fit) == 0
+        models.append(PrivacyCard.load("c.json")["model"]["name"])
+        capsys.readouterr()
+    assert plans[0] == plans[1]
+    assert long in plans[0]
+    assert models == [long, long]
 
 
 def test_a_file_and_an_array_are_planned_and_drawn(tmp_path, capsys):

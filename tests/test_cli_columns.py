@@ -253,6 +253,15 @@ def test_a_column_deleted_from_the_schema_is_learned_and_said_so_or_left_out(key
     assert list(pd.read_csv("out.csv")) == ["age", "ill"]
 
 
+def test_a_report_takes_the_options_of_the_fit_about_kinds(keyed):
+    assert main(f"{FIT} --drop visit_id --kinds-from-values".split()) == 0
+    pages = []
+    for option in ([], ["--kinds-from-values"]):
+        assert main(["report", "keyed.csv", "out.csv", "--drop", "visit_id", "--output", "r.html", *option]) == 0
+        pages.append(Path("r.html").read_text())
+    assert pages[0] == pages[1]
+
+
 def test_a_report_leaves_out_what_the_schema_does_not_list_as_the_fit_did(keyed, capsys):
     assert main(f"{FIT} --schema two.json --only-schema-columns --rows 200".split()) == 0
     capsys.readouterr()

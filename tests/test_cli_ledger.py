@@ -7,13 +7,14 @@ import io
 import os
 import sqlite3
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from _command_line import refused
 
-from skdpgen import DPPCA, PrivacyAccountant, Schema
+from skdpgen import DPPCA, PrivacyAccountant, PrivacyCard, Schema
 from skdpgen.__main__ import main
 from skdpgen.accounting import gaussian_event
 from skdpgen.tabular import Categorical, Numeric
@@ -78,6 +79,30 @@ def test_a_fit_beyond_the_budget_says_which_epsilon_is_left_for_it(capsys, tmp_p
     assert main([*command, left]) == 0
 
 
+def test_every_command_states_the_rule_of_several_charges(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"pay": np.random.default_rng(0).random(500)}).to_csv("a.csv", index=False)
+    Schema([Numeric("pay", (0, 1))]).save("s.json")
+    fit = "synthesize a.csv --schema s.json --model moment --output b.csv --card c.json --ledger a.db --budget 5"
+    commands = [fit.split(), ["verify", "c.json"], ["verify", "--ledger", "a.db"], ["ledger", "a.db"]]
+    said = []
+    for _ in range(2):
+        for command in commands:
+            assert main(command) == 0
+            said.append(" ".join(capsys.readouterr().out.split()))
+    rule = PrivacyCard.load("c.json")["ledger"]["rule"]
+    assert rule == "Renyi privacy filter: the guarantee is the budget, the epsilon spent is the value of the filter"
+    assert not any("rule" in text for text in said[:4])
+    assert [text.count(rule) for text in said[4:]] == [1, 1, 1, 1]
+
+
+def test_a_card_with_the_earlier_text_of_the_rule_is_verified(capsys):
+    card = Path(__file__).parent / "data" / "several-replace_one.card.json"
+    assert "epsilon_spent is the " in PrivacyCard.load(card)["ledger"]["rule"]
+    assert main(["verify", str(card)]) == 0
+    assert "rule     Renyi privacy filter: the guarantee is the budget, the epsilon spent" in capsys.readouterr().out
+
+
 def test_a_small_part_of_a_large_budget_is_explained(capsys, tmp_path):
     accountant = PrivacyAccountant(5.0, ledger=tmp_path / "a.db")
     accountant.charge(gaussian_event(12.0), "one")
@@ -86,6 +111,8 @@ def test_a_small_part_of_a_large_budget_is_explained(capsys, tmp_path):
     accountant.charge(gaussian_event(12.0), "another")
     assert main(["ledger", str(tmp_path / "a.db")]) == 0
     said = capsys.readouterr().out
+    assert said.count("50.0%") == 2
+    assert "share is the share of what was spent: it adds up to 100 %" in said
     assert "The epsilon spent is more than the sum of the fits, " in said
     fixed = accountant.report().attrs["epsilon_if_fixed_in_advance"]
     assert f"Fixed in advance, these fits would cost {fixed:.4g}." in said

@@ -200,6 +200,26 @@ def test_on_a_terminal_consent_is_asked_for(monkeypatch, answer, code):
         assert "resolution of dates: 'seen' D" in facts
 
 
+def test_the_columns_on_the_card_and_its_assumptions_name_one_source(capsys):
+    Schema([SCHEMA["age"]]).save("s.json")
+    fit = f"synthesize {_write()} --model moment --schema s.json --kinds-from-values --epsilon 8 --output out.csv"
+    assert main(f"{fit} --card card.json".split()) == 0
+    card = json.loads(Path("card.json").read_text())
+    sources = {column["name"]: column["from"] for column in card["columns"]}
+    assert sources.pop("age") == "schema"
+    assert set(sources.values()) == {"values"}
+    assert any(
+        "read from the values of the CSV file, declared public by the caller" in text
+        for text in card["public_assumptions"]
+    )
+    capsys.readouterr()
+    assert main(["card", "card.json", "--html", "page.html"]) == 0
+    page = Path("page.html").read_text()
+    assert page.count("read from the values of the CSV file, declared public by the caller") == len(sources) + 1
+    assert "type of the column" not in page
+    assert main(["verify", "card.json"]) == 0
+
+
 def test_consent_that_is_not_needed_is_refused(capsys):
     SCHEMA.save("s.json")
     line = refused(capsys, *f"synthesize {_write()} --schema s.json --kinds-from-values --output out.csv".split())

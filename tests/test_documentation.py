@@ -87,3 +87,12 @@ def test_dead_links_of_built_pages_are_found(tmp_path):
     (tmp_path / "two.html").write_text('<p id="there"></p>')
     found = [link for _, link in _script("dead_links").dead_links(tmp_path)]
     assert found == ["no.png", "three.html", "two.html#gone"]
+
+
+def test_every_estimator_in_the_table_of_the_readme_is_found_where_the_table_says():
+    rows = (ROOT / "README.md").read_text(encoding="utf-8").partition("| Estimator |")[2].partition("\n\n")[0]
+    names = re.findall(r"`([\w.]+)`", "".join(row.split("|")[1] for row in rows.splitlines()[2:]))
+    assert len(names) > 12
+    for name in names:
+        module, _, name = f"skdpgen.{name.removeprefix('skdpgen.')}".rpartition(".")
+        assert name in importlib.import_module(module).__all__

@@ -53,7 +53,7 @@ ALLOWED = (
     ("benchmarks/peers/adapter.py", r'"unpaid":', "a key of the stored results"),
     ("benchmarks/peers/worker.py", r'"told":', "a key of the stored results"),
     ("benchmarks/development.py", r'"[a-z_]*price[a-z_]*"', "columns of the data"),
-    ("skdpgen/accounting/_card.py", r"book value", "a text of saved cards"),
+    ("skdpgen/accounting/_card.py", r"book value", "a text of saved cards of an earlier version"),
     ("skdpgen/datasets/_tables.py", r"without-pay", "a category of the data"),
     ("skdpgen/dpsgd/_noise.py", r"scratch", "scratch memory, the standard term for working arrays"),
     ("skdpgen/generators/product_mixture.py", r'"particles"', "a key of model files"),

@@ -277,7 +277,7 @@ class BudgetPlan:
         split.barh(names, [row.share for row in self.phases])
         for k, row in enumerate(self.phases):
             split.annotate(f" noise {row.noise_multiplier:.3g}", (row.share, k), va="center")
-        split.set(xlabel="share of the budget", xlim=(0, 1.35 * max(row.share for row in self.phases)))
+        split.set(xlabel="share of what the fit spends", xlim=(0, 1.35 * max(row.share for row in self.phases)))
         split.invert_yaxis()
         finite = [(delta, epsilon) for delta, epsilon in self.curve if math.isfinite(epsilon)]
         if finite:

@@ -47,9 +47,11 @@ _RULES = {
     "none": "no charge",
     "one_batch": "privacy loss distribution of one batch fixed in advance",
     "one_batch_rdp": "Renyi differential privacy of one batch fixed in advance",
-    "filter": "Renyi privacy filter: the guarantee is the budget, epsilon_spent is the book value",
+    "filter": "Renyi privacy filter: the guarantee is the budget, the epsilon spent is the value of the filter",
     "unlimited": "no limit: privacy loss distribution as if all had been fixed in advance",
 }
+# Texts of saved cards that say the same.
+_OLD_RULES = {"Renyi privacy filter: the guarantee is the budget, epsilon_spent is the book value": _RULES["filter"]}
 _SAMPLERS = {
     "gaussian": "none: no draw is hidden; each Gaussian release charged counts as one in which every unit takes part",
     "poisson_gaussian": "poisson: every unit takes part in a step independently, with probability sampling_rate",
@@ -93,6 +95,18 @@ def remark_on_epsilon(epsilon: float | str, unit: str | None = None) -> str:
         f"epsilon {epsilon:.4g} is above {_LARGE}, and protects hardly anybody: what is published may raise the odds "
         f"of a correct guess about {in_words(unit)} by a factor of up to e^{epsilon:.4g}"
         + (f" (about {math.exp(epsilon):.1g})" if epsilon < 700 else "")
+    )
+
+
+def value_of_filter(fixed: float) -> str:
+    """Return why the value of the privacy filter is more than the epsilon of the same charges, in sentences.
+
+    `fixed` is the epsilon of the charges if all had been fixed in advance.
+    """
+    return (
+        "a later fit may have been chosen by earlier results, so all are added up by a rule that was fixed for the "
+        "whole budget, the privacy filter. The rule overstates a small part of the budget. Fixed in advance, these "
+        f"fits would cost {fixed:.4g}. What is left is not reduced by the difference."
     )
 
 
@@ -411,8 +425,10 @@ class PrivacyCard:
         Returns
         -------
         dict
-            private, neighboring; under "fit" and "ledger" the recomputed epsilon and delta; under "bounded" why an
-            epsilon is an upper bound by Renyi differential privacy, where the exact figure takes too long, or None.
+            private, neighboring; under "fit" and "ledger" the recomputed epsilon and delta, and of the ledger also
+            budget_epsilon, epsilon_if_fixed_in_advance and rule; under "bounded" why an epsilon is an upper bound by
+            Renyi differential privacy, where the exact figure takes too long, or None. After several batches of
+            charges, the epsilon of the ledger is the value of the privacy filter, and the guarantee is the budget.
 
         Raises
         ------
@@ -507,9 +523,11 @@ class PrivacyCard:
         spent, total = rule.spent(entries), epsilon_pld([entry.charge for entry in entries], rule.delta, neighboring)
         _agree(ledger["epsilon_spent"], spent, "ledger: epsilon_spent")
         _agree(ledger["epsilon_if_fixed_in_advance"], total, "ledger: epsilon_if_fixed_in_advance")
-        if ledger["rule"] != _RULES[_rule_of(rule, entries)]:
+        applied = _RULES[_rule_of(rule, entries)]
+        if _OLD_RULES.get(ledger["rule"], ledger["rule"]) != applied:
             raise ValueError("ledger: the rule stated is not the one that applied")
-        return {"epsilon": spent, "delta": rule.delta, "budget_epsilon": rule.epsilon}, entries
+        figures = {"epsilon": spent, "delta": rule.delta, "budget_epsilon": rule.epsilon}
+        return {**figures, "epsilon_if_fixed_in_advance": total, "rule": applied}, entries
 
 
 def default_versions() -> dict[str, str]:
@@ -522,6 +540,11 @@ def default_versions() -> dict[str, str]:
 def _installed(name: str) -> str:
     """Version of a package. It is cached: a look-up parses the whole description of the package."""
     return metadata.version(name)
+
+
+def rule_of(accountant: PrivacyAccountant) -> str:
+    """Return the rule by which all charges of a ledger are added up, in words."""
+    return _RULES[_rule_of(accountant._filter, accountant.entries)]
 
 
 def _rule_of(rule: PrivacyFilter, entries: Sequence[Entry]) -> str:

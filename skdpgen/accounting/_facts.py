@@ -63,21 +63,24 @@ def declared_facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def table_columns(columns: Sequence[Mapping[str, Any]], declared: Iterable[Any]) -> list[Any] | dict[str, Any]:
+def table_columns(
+    columns: Sequence[Mapping[str, Any]], declared: Iterable[Any], from_values: Iterable[Any] = ()
+) -> list[Any] | dict[str, Any]:
     """Return the columns of a table, each with its kind and the facts that were declared of it.
 
     `columns`: as a schema writes them (its ``to_dict()["columns"]``), before anything was learned: bounds or categories
         that are None were learned, and charged.
     `declared`: names of the columns that a schema of the caller's declares. The kinds of the others are those of their
         dtypes.
+    `from_values`: names of the columns whose dtypes were read from the values of a file.
     Returns: the names alone where the facts of all columns are longer than 1 MiB; their count and digest where these
         are.
     """
-    declared = set(declared)
+    sources = dict.fromkeys(from_values, "values") | dict.fromkeys(declared, "schema")
     rows = [
         {
             **{key: plain(value) if key == "name" else _fact(value) for key, value in column.items()},
-            "from": "schema" if column["name"] in declared else "dtype",
+            "from": sources.get(column["name"], "dtype"),
         }
         for column in columns
     ]

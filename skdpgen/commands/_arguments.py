@@ -259,12 +259,16 @@ def objects_of(model, settings):
 
 
 def print_ledger(accountant):
-    """Print the charges of an accountant, and what is spent."""
+    """Print the charges of an accountant, what is spent, and by which rule several charges are added up."""
+    from ..accounting._card import rule_of
+
     print(accountant.report().to_string(index=False))
     print(
         f"spent epsilon {accountant.epsilon_spent():.4f} of {accountant.epsilon:g} at delta {accountant.delta:g} "
         f"({accountant.neighboring}{'' if accountant.unit is None else f', {printable(in_words(accountant.unit))}'})"
     )
+    if len(accountant.charges) > 1:
+        print(f"rule: {rule_of(accountant)}")
 
 
 def print_written(n_rows, arguments):
@@ -282,6 +286,20 @@ def load_card(path):
         return PrivacyCard.load(path)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+# Short names of models, which `synthesize` fits, and their classes.
+MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
+
+
+def class_of(name):
+    """Return the class name of a model that may be given by its short name, such as p3gm."""
+    return MODELS.get(name, name)
+
+
+def short_name_of(name):
+    """Return the short name of a model that may be given by its class name."""
+    return {long: short for short, long in MODELS.items()}.get(name, name)
 
 
 def find_models(option, given=None):

@@ -14,6 +14,7 @@ from ._arguments import (
     add_target,
     add_unit,
     check_budget,
+    class_of,
     find_models,
     make_model,
     read_settings,
@@ -35,9 +36,11 @@ def add(command):
     )
     command.add_argument(
         "--model",
+        type=class_of,
         default="P3GMSynthesizer",
         metavar="MODEL",
-        help="estimator of this package (default: P3GMSynthesizer)",
+        help="estimator of this package; p3gm and moment stand for P3GMSynthesizer and MomentSynthesizer, as for "
+        "synthesize (default: P3GMSynthesizer)",
     )
     add_budget(command)
     add_target(command)

@@ -99,9 +99,9 @@ def _ledger(accountant):
     """The ledger, one line a release."""
     report = accountant.report()
     table = report[["release", "mechanism", "noise_multiplier", "count", "share"]]
-    columns = {"noise_multiplier": "noise multiplier", "share": "share of the budget"}
+    columns = {"noise_multiplier": "noise multiplier", "share": "share of what was spent"}
     text = table.rename(columns=columns).to_string(
-        index=False, formatters={"noise multiplier": "{:.2f}".format, "share of the budget": "{:.1%}".format}
+        index=False, formatters={"noise multiplier": "{:.2f}".format, "share of what was spent": "{:.1%}".format}
     )
     return "\n".join("  " + line for line in text.splitlines())
 

@@ -17,6 +17,7 @@ def add(command):
 
 def run(arguments):
     from .. import PrivacyAccountant
+    from ..accounting._card import rule_of, value_of_filter
 
     if arguments.all and arguments.json:
         raise ValueError("--json lists all fits: leave out --all")
@@ -40,17 +41,16 @@ def run(arguments):
         print(f"the last {len(shown)} of {len(fits):,} fits (--all lists all, --json too):")
     print(_table(shown))
     print(
-        "epsilon alone is that of a fit as if it were the only one. It does not add up to the epsilon spent; the share "
-        "does."
+        "epsilon alone is that of a fit as if it were the only one. It does not add up to the epsilon spent. share "
+        "is the share of what was spent: it adds up to 100 %, whatever is left of the budget."
+        + (f" Rule: {rule_of(accountant)}." if len(fits) > 1 else "")
     )
     alone = fits["epsilon_alone"].sum(skipna=False)
     if found["epsilon_spent"] > alone:
         fixed = accountant.report().attrs["epsilon_if_fixed_in_advance"]
         print(
-            f"The epsilon spent is more than the sum of the fits, {alone:.4g}: a later fit may have been chosen by "
-            "earlier results, so all are added up by a rule that was fixed for the whole budget. The rule overstates a "
-            f"small part of the budget. Fixed in advance, these fits would cost {fixed:.4g}. What is left is not "
-            "reduced by the difference."
+            f"The epsilon spent is more than the sum of the fits, {alone:.4g}, because it is the value of the privacy "
+            f"filter: {value_of_filter(fixed)}"
         )
 
 

@@ -53,6 +53,12 @@ def add(command):
         "page shows how many rows units have, and how similar they are",
     )
     add_only_schema_columns(command, "they are compared too")
+    command.add_argument(
+        "--kinds-from-values",
+        action="store_true",
+        help="accepted as for synthesize, and not needed: without it too, kinds that the schema does not declare are "
+        "inferred from the values",
+    )
     add_dropping(command)
     add_reading(command)
     command.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the choice of rows (default: 0)")

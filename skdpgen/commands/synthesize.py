@@ -13,6 +13,7 @@ from pathlib import Path
 from ..utils.callers import warn_user
 from ..utils.printing import listed, say
 from ._arguments import (
+    MODELS,
     add_budget,
     add_dropping,
     add_escaping,
@@ -26,6 +27,7 @@ from ._arguments import (
     add_target,
     add_unit,
     check_budget,
+    class_of,
     columns_of,
     names_of,
     objects_of,
@@ -33,6 +35,7 @@ from ._arguments import (
     print_ledger,
     print_written,
     read_settings,
+    short_name_of,
     unit_settings,
 )
 from ._notations import declared_notation, reading, refuse_notations, say_differences
@@ -45,7 +48,6 @@ _OPTIONS = (
 )
 # Largest number of columns that a question names.
 _LISTED = 40
-_MODELS = {"moment": "MomentSynthesizer", "p3gm": "P3GMSynthesizer"}
 # What is said of an interrupt before the charge; the ledger may have earlier fits.
 _BEFORE_THE_CHARGE = "interrupted; this command charged nothing, and what was charged before it stays charged"
 
@@ -64,9 +66,11 @@ def _add_budget(command):
     command.add_argument("input", metavar="INPUT", help="CSV or Parquet file of sensitive rows")
     command.add_argument(
         "--model",
-        choices=sorted(_MODELS),
+        choices=sorted(MODELS),
+        type=short_name_of,
         default="p3gm",
-        help="model: p3gm (default), or moment, which makes the same releases and reads a Parquet file in parts",
+        help="model: p3gm (default), or moment, which makes the same releases and reads a Parquet file in parts; or "
+        "the name of the class, P3GMSynthesizer or MomentSynthesizer",
     )
     add_budget(command, ledger=True)
     command.add_argument(
@@ -264,7 +268,7 @@ def run(arguments):
     _check_results(arguments)
     check_budget(arguments)
     _check_ledger(arguments)
-    model = getattr(skdpgen, _MODELS[arguments.model])
+    model = getattr(skdpgen, class_of(arguments.model))
     notation = reading(arguments, schema, arguments.input)
     say_differences(arguments, schema)
     check_input(arguments.input, notation)

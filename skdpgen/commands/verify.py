@@ -43,6 +43,7 @@ def run(arguments):
 def _verify_ledger(arguments):
     from .. import PrivacyAccountant
     from .._types import in_words
+    from ..accounting._card import rule_of
     from ..utils.printing import one_line, printable
 
     accountant = PrivacyAccountant(ledger=arguments.ledger)
@@ -51,6 +52,8 @@ def _verify_ledger(arguments):
     print(
         f"  spent    epsilon {found['epsilon_spent']:.6g} of {found['budget_epsilon']:g} at delta {found['delta']:.3g}"
     )
+    if found["charges"] > 1:
+        print(f"  rule     {rule_of(accountant)}")
     print(f"  charges  {found['charges']}, {found['neighboring']}")
     print(f"  unit     {one_line(printable(in_words(accountant.unit)))}")
     print(f"  private  {'yes' if found['private'] else 'NO: without noise, or with noise that can be repeated'}")
@@ -80,6 +83,8 @@ def _verify_card(arguments):
     print(f"  private  {'yes' if card['private'] else 'NO: without noise, or with noise that can be repeated'}")
     print(f"  fit      epsilon {fit['epsilon']:.6g} at delta {fit['delta']:.3g}")
     print(f"  ledger   epsilon {ledger['epsilon']:.6g} of {ledger['budget_epsilon']:g} at delta {ledger['delta']:.3g}")
+    if len(card["ledger"]["charges"]) > 1:
+        print(f"  rule     {ledger['rule']}")
     if computed["bounded"]:
         print(f"  bounded  {computed['bounded']}")
     print(f"  model    {shown(card['model']['name'])}")

@@ -76,7 +76,7 @@ from .level_groups import (
 )
 from .rows_per_unit import max_rows_phases, row_count_phases
 from .scores import score_moments
-from .sources import PUBLIC_ASSUMPTIONS, MemorySource, add_sums
+from .sources import KINDS_FROM_VALUES, PUBLIC_ASSUMPTIONS, MemorySource, add_sums
 from .table_plan import (
     TableSize,
     correlation_over_noise,
@@ -118,6 +118,7 @@ class FrameRows:
     `units`: further arguments of `UnitSource`, where a row is not the unit: `choose` then comes before all queries.
     `schema`: of what the model sees: the columns of the table, but for those that constraints construct.
     `table`: of the rows, without keys: what is declared of them, and their constraints.
+    `kinds_from_values`: columns whose kinds the reader of the file took from their values.
     `unlearned`: columns of which `learn` learned nothing.
     """
 
@@ -131,6 +132,7 @@ class FrameRows:
             source = MemorySource(source)
         self.y, self.y_name, self.unlearned = "none", None, Unlearned()
         self.public_assumptions = list(source.attrs.get(PUBLIC_ASSUMPTIONS, ()))
+        self.kinds_from_values = tuple(source.attrs.get(KINDS_FROM_VALUES, ()))
         if source.kinds_of is not None:
             self.public_assumptions.append(f"kinds (dtypes) of the columns: those of {source.kinds_of}")
         if y is not None:

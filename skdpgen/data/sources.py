@@ -20,6 +20,8 @@ from ..utils.table_checks import check_row_count
 
 # Rows that are encoded at a time; this bounds the memory of a fit.
 CHUNK_ROWS = 1 << 18
+# Key of `DataFrame.attrs` for the columns whose kind `read_table` took from their values.
+KINDS_FROM_VALUES = "kinds_from_values"
 # Key of `DataFrame.attrs` for the facts that a reader of files takes for public; they go onto the privacy card.
 PUBLIC_ASSUMPTIONS = "public_assumptions"
 # Partitions of dask of which one column is fetched at a time.

@@ -16,15 +16,13 @@ from .csv_layout import UNREADABLE, check_layout, header_of, open_text, wrong_en
 from .csv_values import ISO_FORMATS, are_codes, as_kind, resolution_of, undeclared, with_dates, with_notation
 from .notation import USUAL_NOTATION
 from .other_notations import readings_of
-from .sources import PUBLIC_ASSUMPTIONS, arrow_dtype, is_parquet
+from .sources import KINDS_FROM_VALUES, PUBLIC_ASSUMPTIONS, arrow_dtype, is_parquet
 
 _NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat", ".pkl", ".zip")
 _ARCHIVES = (".xz", ".bz2", ".zst", ".tar", ".tgz", ".tbz", ".txz", ".7z", ".rar", ".lz4", ".br")
 # Numbers are read exactly as Python reads them, whether a column is read as numbers or as text first. pandas does so by
 # default from 3.1.
 _EXACT = {"float_precision": "round_trip"} if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1) else {}
-# Key of `DataFrame.attrs` for the columns whose kind `read_table` took from their values.
-KINDS_FROM_VALUES = "kinds_from_values"
 # Most columns that a text for the privacy card names.
 _NAMED = 20
 # Resolutions of times, the finest first.

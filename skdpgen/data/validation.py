@@ -208,4 +208,5 @@ def columns_of(estimator, rows):
     if not isinstance(rows, FrameRows):
         return None
     # the schema before anything was learned: public, and None where a fact is learned and charged
-    return table_columns(rows.table.to_dict()["columns"], () if estimator.schema is None else estimator.schema.names)
+    declared = () if estimator.schema is None else estimator.schema.names
+    return table_columns(rows.table.to_dict()["columns"], declared, rows.kinds_from_values)

@@ -219,7 +219,7 @@ def released_mixture(estimator):
 
 
 class LedgerDisplay:
-    """The ledger as shares of the budget: one stacked bar, with a segment for each release.
+    """The ledger as one stacked bar: the epsilon spent, divided by the share of each release of what was spent.
 
     Parameters
     ----------
@@ -255,9 +255,10 @@ class LedgerDisplay:
         return cls(card.accountant().report()).plot(ax=ax)
 
     def shares(self):
-        """Return the share of the budget that each release took: names, and floats that sum to what is spent.
+        """Return the length of the segment of each release: names, and floats that sum to epsilon spent over budget.
 
-        Shares within what was spent are of Renyi divergence at the filter's order, which adds up as epsilons do not.
+        The epsilon spent is divided by the share of each release of what was spent. These shares are of Renyi
+        divergence at the filter's order, which adds up as epsilons do not.
         """
         totals = self.report.attrs
         names = [
@@ -277,13 +278,19 @@ class LedgerDisplay:
             ax.set_title("not private: a release without noise was charged", fontsize=10)
         else:
             left = 0.0
-            for k, (name, share) in enumerate(zip(names, shares)):
+            for k, (name, share, of_spent) in enumerate(zip(names, shares, self.report["share"])):
                 style = {"color": f"C{k % 10}", "edgecolor": "white", "hatch": ("", "//", "..")[k // 10 % 3]}
-                ax.barh([0], [share], left=left, label=f"{short(name, 44)}: {share:.1%}", **style)
+                ax.barh([0], [share], left=left, label=f"{short(name, 44)}: {of_spent:.1%} of what was spent", **style)
                 left += share
             if left < 0.9995:
                 ax.barh(
-                    [0], [1 - left], left=left, fill=False, hatch="//", edgecolor="0.6", label=f"left: {1 - left:.1%}"
+                    [0],
+                    [1 - left],
+                    left=left,
+                    fill=False,
+                    hatch="//",
+                    edgecolor="0.6",
+                    label=f"left: {1 - left:.1%} of the budget",
                 )
             ax.set_title(
                 "epsilon {:.4g} of {:.4g} at delta {:g}, {}".format(
@@ -294,7 +301,7 @@ class LedgerDisplay:
             # below the axis and its label, whatever the height of the axes: the pad is in letters
             below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "borderaxespad": 4.5}
             ax.legend(fontsize=8, ncols=2, frameon=False, **below)
-        ax.set(xlim=(0, 1), ylim=(-0.5, 0.5), yticks=[], xlabel="share of the budget")
+        ax.set(xlim=(0, 1), ylim=(-0.5, 0.5), yticks=[], xlabel="epsilon spent, as part of the budget")
         ax.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
         return self
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._types import in_words
 from ..accounting import membership_advantage, true_positive_rate
-from ..accounting._card import FILES, remark_on_epsilon
+from ..accounting._card import FILES, remark_on_epsilon, value_of_filter
 
 # False positive rate at which the true positive rate is stated.
 FALSE_POSITIVES = 0.01
@@ -143,7 +143,8 @@ def _meaning(card, found, charges) -> Part:
     fit, ledger = found["fit"], found["ledger"]
     rows = [_risk("this release", fit["epsilon"], own, relation)]
     if len(charges) > len(own):
-        rows.append(_risk(f"all {len(charges):,} charges of the ledger", ledger["epsilon"], charges, relation))
+        fixed = ledger["epsilon_if_fixed_in_advance"]
+        rows.append(_risk(f"all {len(charges):,} charges of the ledger", fixed, charges, relation))
     _, _, advantage, right, caught = rows[0]
     question = f"which of two {noun}s was in the data" if relation == "replace_one" else f"whether one {noun} was in it"
     sentences = [
@@ -173,11 +174,23 @@ def _meaning(card, found, charges) -> Part:
     after = []
     if len({charge["batch"] for charge in card["ledger"]["charges"]}) > 1:
         after = [
-            "The figures for all charges hold for charges that were fixed in advance. Where later fits were chosen "
-            f"after earlier results, the guarantee is the whole budget: epsilon {ledger['budget_epsilon']:.4g}."
+            "The figures for all charges, and their epsilon, hold for charges that were fixed in advance. Where later "
+            "fits were chosen after earlier results, the guarantee is the whole budget: epsilon "
+            f"{ledger['budget_epsilon']:.4g}.",
+        ]
+    if filtered(card):
+        after += [
+            f"The value of the privacy filter is epsilon {ledger['epsilon']:.4g}, and no guarantee: "
+            + value_of_filter(ledger["epsilon_if_fixed_in_advance"]),
         ]
     tables = [(f"Risk to one {noun}, at most", header, rows)]
     return Part("meaning", title, sentences, tables=tables, after=after)
+
+
+def filtered(card) -> bool:
+    """Whether the epsilon of the ledger is the value of the privacy filter: after several batches of charges."""
+    ledger = card["ledger"]
+    return ledger["alpha"] is not None and len({charge["batch"] for charge in ledger["charges"]}) > 1
 
 
 def _of_delta(delta) -> str:
@@ -204,9 +217,10 @@ def _up(value: float, digits: int) -> str:
 def _ledger(card, found, entries) -> Part:
     ledger = found["ledger"]
     budget = ledger["budget_epsilon"]
+    value = " (the value of the privacy filter)" if filtered(card) else ""
     sentences = [
         f"The ledger records what was spent on these data: {len(entries):,} charge{'s' if len(entries) > 1 else ''}, "
-        f"epsilon {ledger['epsilon']:.4g} of a budget of {budget:.4g} at delta {ledger['delta']:.3g}.",
+        f"epsilon {ledger['epsilon']:.4g}{value} of a budget of {budget:.4g} at delta {ledger['delta']:.3g}.",
         (
             "This ledger saw this fit alone. If the same rows were used in other fits, under other ledgers, the costs "
             "add up, and this card does not know of them. Ask for one ledger for all fits on the same data."
@@ -216,7 +230,8 @@ def _ledger(card, found, entries) -> Part:
     ]
     sentences.append(
         "The card lists every release. The noise multiplier is the standard deviation of its noise, divided by the "
-        f"most that one {_noun(card)} can change it. The shares of all releases of the ledger add up to 1."
+        f"most that one {_noun(card)} can change it. The share of a release is its share of what was spent: the "
+        "shares of all releases of the ledger add up to 1, whatever is left of the budget."
     )
     report = card.accountant().report()
     rows = [tuple(_cell(value) for value in line) for line in report[_RELEASES].itertuples(index=False)]
@@ -249,12 +264,20 @@ def _public(card) -> Part:
     return Part("public", "What was assumed public", sentences, items, folded=folded, after=after)
 
 
+# Where the public facts of a column are from, in words.
+_SOURCES = {
+    "schema": "declared by the caller",
+    "dtype": "type of the column",
+    "values": "read from the values of the CSV file, declared public by the caller",
+}
+
+
 def _column(column) -> tuple:
     if not isinstance(column, dict):
         return str(column), "", "", ""
     known = {key: value for key, value in column.items() if key not in ("name", "kind", "from")}
     facts = [_fact(key, value) for key, value in known.items()]
-    source = {"schema": "declared by the caller", "dtype": "type of the column"}.get(str(column.get("from")), "")
+    source = _SOURCES.get(str(column.get("from")), "")
     return str(_name(column)), str(column.get("kind", "")), "; ".join(facts), source
 
 

@@ -13,6 +13,7 @@ from ..metrics._distances import associations, column_kinds
 from ..metrics._quality import score_of
 from ..metrics._samples import column_kind, to_numbers
 from ..metrics._unseen import split_cells, unseen, value_cells
+from ._card_words import filtered
 from ._columns import columns_section, scored, verdict
 from ._inputs import SCORES, halves, some_places, some_rows
 from ._page import bullets, details, figure, leak, paragraph, section, table, tiles
@@ -133,6 +134,7 @@ class Sections:
             )
             return section("privacy", "Privacy", paragraph(words))
         fit, ledger = verified["fit"], verified["ledger"]
+        fixed = ledger["epsilon_if_fixed_in_advance"]
         private = "yes" if card["private"] else "NO: without noise, or with noise that can be repeated"
         rows = [
             ("private", private),
@@ -140,8 +142,11 @@ class Sections:
             ("this fit", f"epsilon {fit['epsilon']:.6g} at delta {fit['delta']:.3g}"),
             (
                 "ledger",
-                f"epsilon {ledger['epsilon']:.6g} of {ledger['budget_epsilon']:g} at delta {ledger['delta']:.3g}",
+                f"epsilon {ledger['epsilon']:.6g}{' (the value of the privacy filter)' if filtered(card) else ''} of "
+                f"{ledger['budget_epsilon']:g} at delta {ledger['delta']:.3g}",
             ),
+            *([("rule of the ledger", ledger["rule"])] if len(card["ledger"]["charges"]) > 1 else []),
+            *([("the same charges, fixed in advance", f"epsilon {fixed:.6g}")] if filtered(card) else []),
             ("unit and relation", f"{card['unit']}, {card['neighboring']}"),
             ("noise", card["noise"]),
             *[("taken for public", line) for line in card["public_assumptions"]],
@@ -152,8 +157,9 @@ class Sections:
         picture = figure(
             lambda ax: metrics.LedgerDisplay.from_card(card, ax=ax),
             (7.6, 2.2 + 0.11 * len(entries)),
-            "One bar: the share of the privacy budget that each release took. The numbers are in the table below.",
-            "The ledger as shares of the budget.",
+            "One bar: the epsilon spent, divided by the share of each release of what was spent. The numbers are in "
+            "the table below.",
+            "The epsilon spent, divided by the share of each release of what was spent.",
         )
         return section(
             "privacy",

@@ -20,7 +20,7 @@ from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyCard, Pr
 from skdpgen.__main__ import main
 from skdpgen.accounting import Phase, gaussian_mu, non_private_event
 from skdpgen.accounting._card import digest
-from skdpgen.report import card_page, card_text
+from skdpgen.report import build_report, card_page, card_text
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import seeded_noise
 
@@ -139,6 +139,31 @@ def test_the_risk_of_the_whole_ledger_is_that_of_all_its_charges():
     )
     for value, bound, step in zip(true, map(float, stated.groups()), (1e-3, 0.1, 0.1)):
         assert value <= bound <= value + step
+
+
+def test_the_risk_of_all_charges_stands_beside_their_epsilon_and_not_beside_the_value_of_the_filter(tmp_path, capsys):
+    books, rows = PrivacyAccountant(5.0, ledger=tmp_path / "a.db"), np.random.default_rng(0).random((300, 2))
+    for _ in range(2):
+        model = DPPCA(1, epsilon=0.3, bounds=(0, 1), l2_bound=1.0, accountant=books).fit(rows)
+    card, totals = model.card_, books.report().attrs
+    fixed, spent = totals["epsilon_if_fixed_in_advance"], totals["epsilon_spent"]
+    assert fixed < 0.6 < spent
+    assert card.verify()["ledger"]["epsilon_if_fixed_in_advance"] == pytest.approx(fixed)
+    assert card["ledger"]["epsilon_if_fixed_in_advance"] == pytest.approx(fixed)
+    text = " ".join(card_text(card).split())
+    assert f"all 2 charges of the ledger: epsilon: {fixed:.4g}; advantage: 0.0" in text
+    assert "its share of what was spent: the shares of all releases of the ledger add up to 1, whatever is" in text
+    assert f"The value of the privacy filter is epsilon {spent:.4g}, and no guarantee: " in text
+    assert f"2 charges, epsilon {spent:.4g} (the value of the privacy filter) of a budget of 5 at" in text
+    assert main(["ledger", str(tmp_path / "a.db")]) == 0
+    reason = capsys.readouterr().out.partition("value of the privacy filter: ")[2].strip()
+    assert reason.startswith("a later fit may have been chosen by earlier results")
+    assert f"Fixed in advance, these fits would cost {fixed:.4g}." in reason
+    assert reason in text
+    assert reason in words(card_page(card))
+    page = words(build_report(pd.DataFrame(rows), pd.DataFrame(rows[::-1]), card=card).html)
+    assert f"epsilon {spent:.6g} (the value of the privacy filter) of 5 at" in page
+    assert f"the same charges, fixed in advance epsilon {fixed:.6g}" in page
 
 
 def test_a_second_fit_and_the_other_relation_are_stated(fitted):
