@@ -109,7 +109,7 @@ class FrameRows:
     """The private rows of one fit, validated; dropped when the fit ends.
 
     `source`: see `open_source`.
-    `y` (n_samples,): becomes the last column; for DataFrames in memory only.
+    `y` (n_samples,) or (n_samples, 1): becomes the last column; for DataFrames in memory only.
     `target`, `schema`, `classes`, `target_type`, `on_invalid`: parameters of the synthesizer.
     `conditional`: whether the model has one prior for each class; otherwise a categorical target is a block like the
         others.
@@ -266,9 +266,13 @@ class FrameRows:
             )
 
     def _append(self, frame, y):
+        if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
+            y = y.iloc[:, 0]
         self.y = "series" if isinstance(y, pd.Series) else "array"
         # the dtype of y is public; the dtype that numpy gives to a pandas array depends on a single missing value
         values = y if self.y == "series" or is_extension(y) else np.asarray(y)
+        if np.shape(values) == (len(frame), 1):
+            values = values[:, 0]
         if np.ndim(values) != 1 or len(values) != len(frame):
             raise InvalidInputError(f"y must have shape ({len(frame)},); got {np.shape(values)}")
         self.y_name = getattr(y, "name", None)

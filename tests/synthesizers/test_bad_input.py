@@ -127,6 +127,8 @@ FRAMES = {
     "target and y": ({"target": "ill"}, (FRAME, Y), "not both"),
     "y named as a column": ({}, (FRAME, pd.Series(Y, name="town")), "name 'town'"),
     "another length of y": ({}, (FRAME, Y[:-1]), "y must have shape"),
+    "two columns of y": ({}, (FRAME, np.stack([Y, Y], axis=1)), "y must have shape"),
+    "a frame of two columns as y": ({}, (FRAME, pd.DataFrame({"a": Y, "b": Y})), "y must have shape"),
     "bounds for a frame": ({"bounds": (0, 1)}, (FRAME,), "declare schema="),
     "image of a frame": ({"image_shape": (1, 3), "target": "ill"}, (FRAME,), "for arrays"),
     "classes twice declared": ({"schema": SCHEMA, "target": "town", "classes": ["a"]}, (FRAME,), "one of them"),

@@ -153,6 +153,22 @@ def test_y_comes_back_apart_in_its_container(y):
     assert np.isfinite(synth.score(FRAME[columns][:50]))
 
 
+@pytest.mark.parametrize(
+    ("y", "kind", "name"),
+    [(SICK[:, None], np.ndarray, None), (pd.DataFrame({"answer": SICK}), pd.Series, "answer")],
+    ids=["array", "frame"],
+)
+def test_y_of_one_column_is_taken_as_for_arrays(y, kind, name):
+    columns = ["age", "town"]
+    synth = _fit(FRAME[columns], y, epsilon=20.0)
+    drawn = synth.sample(800)[1]
+    assert isinstance(drawn, kind)
+    assert (drawn.shape, drawn.dtype, getattr(drawn, "name", None)) == ((800,), np.dtype(bool), name)
+    assert np.mean(drawn) == pytest.approx(SICK.mean(), abs=0.1)
+    assert np.isfinite(synth.score(FRAME[columns][:50], y[:50]))
+    assert _fit(FRAME[["age"]].to_numpy(), y, n_components=1).sample(8)[1].shape == (8,)
+
+
 def test_y_keeps_the_place_of_its_row():
     frame = pd.DataFrame({"kind": np.where(SICK, "a", "b")})
     for name in ("answer", 3, None):
