@@ -124,7 +124,7 @@ def test_no_field_of_a_card_can_print_a_line_of_its_own(capsys):
     assert len(out) < 10_000
     lines = out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == [
-        *("private", "fit", "ledger", "model", "unit", "noise", "public", "public", "note")
+        *("private", "fit", "ledger", "rule", "model", "unit", "noise", "public", "public", "note")
     ]
     assert lines[1].startswith("  private  NO")
 
