@@ -106,6 +106,7 @@ def test_schema_points_to_codes_whose_first_characters_may_be_groups(tmp_path, m
         {name: rng.choice(values, n) for name, values in {"diagnosis": diagnoses, "zip": towns}.items()}
     )
     frame["day"] = rng.choice(dates, n)
+    frame["time"] = rng.choice([f"{k // 60:02d}:{k % 60:02d}" for k in range(1440)], n)
     frame["street"] = rng.choice([f"street {k}" for k in range(90)], n)
     frame["ward"] = rng.choice(["A1", "B2"], n)
     frame["note"] = [f"n{k}" for k in range(n)]

@@ -138,7 +138,8 @@ def code_systems(frame):
         if not _is_text(frame[name].dtype) or are_free_text(values := frame[name].dropna()):
             continue
         codes = pd.Series(values.unique()).astype(str)
-        other = codes.str.contains(r"\s") | codes.str.fullmatch(r"\d+([./:-])\d+\1\d+")  # dates and times of the day
+        # dates and times of the day
+        other = codes.str.contains(r"\s") | codes.str.fullmatch(r"\d+([./:-])\d+\1\d+|\d{1,3}:\d{2}")
         if len(codes) < _MANY_CODES or other.any() or codes.str.contains(r"\d").mean() < _WITH_DIGIT:
             continue
         groups = {n: codes.str[:n].nunique() for n in range(1, int(codes.str.len().median()))}

@@ -240,7 +240,7 @@ class ClippedSum(Aggregate):
         if shift is not None:
             square_norms += 2 * self._inner_products(records, shift, batch) + square_norm(shift)
             square_norms.clamp_(min=0.0)
-        square_norms.masked_fill_(_has_larger_entry(records, batch, _LARGEST_ENTRY * self.clip_norm), math.inf)
+        square_norms.masked_fill_(_has_larger_entry(records, mask, _LARGEST_ENTRY * self.clip_norm), math.inf)
         factors = self._factors(square_norms, mask)
         unusable = ~torch.isfinite(square_norms)
         if bool(unusable.any()):
@@ -304,7 +304,7 @@ class ClippedSum(Aggregate):
             for _, rule in of_pass:
                 found.index_add_(0, codes, rule.square_norms)
         for records, arranged in passes:
-            rows = _has_larger_entry(records, arranged.n_rows, _LARGEST_ENTRY * self.clip_norm)
+            rows = _has_larger_entry(records, arranged.of_row, _LARGEST_ENTRY * self.clip_norm)
             found[arranged.codes[arranged.of_row[rows]]] = math.inf
         return found
 
@@ -498,15 +498,18 @@ def first_leaf(inputs) -> torch.Tensor:
     return tree_leaves(inputs)[0]
 
 
-def _has_larger_entry(records, batch, limit):
-    """Whether an example has an entry above `limit` in the input or in the output gradient of a layer; (batch,)."""
-    found = torch.zeros(batch, dtype=torch.bool, device=records[0][3].device if records else None)
+def _has_larger_entry(records, examples, limit):
+    """Whether an example has an entry above `limit` in the input or in the output gradient of a layer.
+
+    `examples` (batch,): any tensor with an entry for each. Returns one of bools.
+    """
+    found = torch.zeros_like(examples, dtype=torch.bool)
     if math.isinf(limit):
         return found
     for x in (x for _, _, *both in records for x in both if x.is_floating_point() and x.numel()):
         low, high = torch.aminmax(x)
         if not max(-float(low), float(high)) <= limit:  # rare: one pass over all examples together is the cheaper
-            found |= (x.abs() > limit).reshape(batch, -1).any(1)
+            found |= (x.abs() > limit).reshape(len(found), -1).any(1)
     return found
 
 

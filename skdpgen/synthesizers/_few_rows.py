@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from pandas.api import types as pdt
 
 from ..data.table_plan import TableSize, plan_bins, prefers_scores
 from ..tabular import Categorical
+from ..tabular._columns import parse_dtype
 from ..utils.callers import warn_user
 from ..utils.printing import listed
 from ._count_errors import kept_sizes, weighs_units
@@ -71,10 +73,17 @@ def point_out_learned_classes(rows, plan):
         return
     what = "units" if weighs_units(plan.relation) else "rows"
     one = "classes=[...], or " if len(rows.targets) == 1 else ""
+    whole = [name for name in open_ if pdt.is_integer_dtype(parse_dtype(rows.schema[name].dtype))]
+    quantity = (
+        f' If the whole numbers of {listed(whole)} are a quantity, and no classes, give target_type="numeric" (--set '
+        "target_type=numeric)."
+        if whole
+        else ""
+    )
     warn_user(
         f"the classes of the target {listed(open_)} are learned: {sizes.in_words(what)}. If the classes are public, "
         f"declare them, by {one}the schema: much smaller classes are then kept, and nothing is spent on the list of "
-        "classes. Nothing was charged before this warning"
+        f"classes.{quantity} Nothing was charged before this warning"
     )
 
 

@@ -81,6 +81,16 @@ def test_a_fit_that_learns_classes_warns_before_the_charge():
     assert budget.epsilon_spent() == 0
 
 
+def test_the_warning_of_classes_of_whole_numbers_says_how_to_take_them_for_a_quantity():
+    frame = _frame().assign(days=lambda rows: np.arange(len(rows)) % 40)
+    for target, wanted in (("days", True), ("ill", False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            MomentSynthesizer(1.0, target=target).fit(frame)
+        said = next(str(each.message) for each in caught if "the classes of the target" in str(each.message))
+        assert ('quantity, and no classes, give target_type="numeric" (--set target_type=numeric)' in said) == wanted
+
+
 def test_the_warning_of_classes_depends_on_no_row():
     said = []
     for frame in (_frame(), _frame(300, rare=0.5), _frame().assign(ill="no")):
