@@ -104,8 +104,8 @@ MUTANTS = [
         (
             _card_words._meaning,
             (
-                "_risk($name, $ledger['epsilon'], $3, $relation)",
-                "_risk($name, $ledger['epsilon'], $1.charges, $relation)",
+                "_risk($name, $fixed, $3, $relation)",
+                "_risk($name, $fixed, $1.charges, $relation)",
             ),
         ),
     ),

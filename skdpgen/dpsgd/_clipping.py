@@ -266,7 +266,7 @@ class ClippedSum(Aggregate):
         if passes is None:
             self._add_units_slowly(inputs, units, "loop" if self.path == "fast" else self.path)
             return
-        square_norms = self._square_norms_of_units(passes, rules, units)
+        square_norms = self._square_norms_of_units(rules, passes, units)
         factors = self._factors(square_norms, torch.arange(len(units) + 1, device=square_norms.device) < len(units))
         unusable = ~torch.isfinite(square_norms)
         if bool(unusable.any()):
@@ -296,7 +296,7 @@ class ClippedSum(Aggregate):
             for records, arranged in passes
         ]
 
-    def _square_norms_of_units(self, passes, rules, units):
+    def _square_norms_of_units(self, rules, passes, units):
         """Squared norm of each unit's gradient over all passes, and, as the last entry, that of all padding."""
         found = torch.zeros(len(units) + 1, dtype=torch.float64, device=self.parameters[0].device)
         for of_pass, arranged in rules:

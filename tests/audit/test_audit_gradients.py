@@ -14,7 +14,8 @@ from skdpgen.accounting import gaussian_mu
 from skdpgen.audit import audit, audit_neighbours
 from skdpgen.audit._audit import _threshold
 from skdpgen.audit._runs import canary_rows, follow_path, with_public_seed
-from skdpgen.dpsgd import ClippedSum, TermwisePlan
+from skdpgen.dpsgd import TermwisePlan
+from skdpgen.dpsgd._clipping import clip_factors
 from skdpgen.estimator_checks import _released as loss_checks
 from skdpgen.estimator_checks import private_estimator_checks
 from skdpgen.nn import DPNet
@@ -90,7 +91,8 @@ def test_half_the_noise_of_dp_sgd_is_found(monkeypatch):
 
 
 def test_gradients_that_are_not_clipped_are_found(monkeypatch):
-    patch_source(monkeypatch, ClippedSum._factors, ("math.isinf(self.clip_norm)", "True"))
+    unclipped = ("($bound / $norms.clamp(min=1e-30)).clamp(max=1.0)", "torch.ones_like($norms)")
+    patch_source(monkeypatch, clip_factors, unclipped)
     long = make_flat(DPVAESynthesizer, gradient_bound=1e-3, **STEP)
     assert audit(long, X, n_runs=2, confidence=0.999, method="scale").broken
 

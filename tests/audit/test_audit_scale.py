@@ -14,7 +14,8 @@ from _sabotage import patch_source
 from skdpgen import DPPCA, MomentSynthesizer, P3GMSynthesizer
 from skdpgen.accounting import PrivacyAccountant, gaussian_event, gaussian_mu, noise_multiplier_for
 from skdpgen.audit import _audit, _runs, audit, audit_training, plan_audit
-from skdpgen.dpsgd import ClippedSum, DPSGDPlan, TermwisePlan
+from skdpgen.dpsgd import DPSGDPlan, TermwisePlan
+from skdpgen.dpsgd._clipping import clip_factors
 from skdpgen.mechanisms import add_gaussian
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import override_noise
@@ -138,7 +139,8 @@ def test_one_training_with_half_its_noise_is_refuted(name):
 
 
 def test_one_training_that_does_not_clip_is_refuted(monkeypatch):
-    patch_source(monkeypatch, ClippedSum._factors, ("math.isinf(self.clip_norm)", "True"))
+    unclipped = ("($bound / $norms.clamp(min=1e-30)).clamp(max=1.0)", "torch.ones_like($norms)")
+    patch_source(monkeypatch, clip_factors, unclipped)
     assert audit_training(_plan(), canaries=200, guesses=10).broken
 
 
