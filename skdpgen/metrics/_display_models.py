@@ -280,18 +280,11 @@ class LedgerDisplay:
             left = 0.0
             for k, (name, share, of_spent) in enumerate(zip(names, shares, self.report["share"])):
                 style = {"color": f"C{k % 10}", "edgecolor": "white", "hatch": ("", "//", "..")[k // 10 % 3]}
-                ax.barh([0], [share], left=left, label=f"{short(name, 44)}: {of_spent:.1%} of what was spent", **style)
+                ax.barh([0], [share], left=left, label=f"{short(name, 44)}: {of_spent:.1%}", **style)
                 left += share
             if left < 0.9995:
-                ax.barh(
-                    [0],
-                    [1 - left],
-                    left=left,
-                    fill=False,
-                    hatch="//",
-                    edgecolor="0.6",
-                    label=f"left: {1 - left:.1%} of the budget",
-                )
+                label = f"left: {1 - left:.1%} of the budget"
+                ax.barh([0], [1 - left], left=left, fill=False, hatch="//", edgecolor="0.6", label=label)
             ax.set_title(
                 "epsilon {:.4g} of {:.4g} at delta {:g}, {}".format(
                     totals["epsilon_spent"], totals["budget_epsilon"], totals["budget_delta"], totals["neighboring"]
@@ -300,7 +293,7 @@ class LedgerDisplay:
             )
             # below the axis and its label, whatever the height of the axes: the pad is in letters
             below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "borderaxespad": 4.5}
-            ax.legend(fontsize=8, ncols=2, frameon=False, **below)
+            ax.legend(title="share of what was spent", fontsize=8, title_fontsize=8, ncols=2, frameon=False, **below)
         ax.set(xlim=(0, 1), ylim=(-0.5, 0.5), yticks=[], xlabel="epsilon spent, as part of the budget")
         ax.xaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
         return self

@@ -126,7 +126,7 @@ class SinkhornGradients:
         ]
 
     def _clipped(self, gradients, some):
-        """Each whole gradient with norm at most C; zero without private rows, or where `clip_factors` are."""
+        """Each whole gradient with norm at most C; zero without private rows, or if its clip factor is 0."""
         norms = torch.linalg.vector_norm(gradients.flatten(1), dim=1, dtype=torch.float64)
         factors = clip_factors(norms, self._clip).to(gradients.dtype)[:, None, None]
         here = some[:, None, None] & (factors > 0)

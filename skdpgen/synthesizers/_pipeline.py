@@ -126,7 +126,7 @@ class PrivatePipeline(Pipeline):
                 if not _is_left_out(step) and not hasattr(step, "inverse_transform"):
                     warn_user(
                         f"step {name!r} ({type(step).__name__}) has no inverse_transform, so this pipeline cannot "
-                        "sample rows like those it is given: its last step alone can sample, transformed rows",
+                        "sample rows like those it is given: its last step alone can sample, in transformed columns",
                         UtilityWarning,
                     )
 

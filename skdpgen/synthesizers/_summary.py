@@ -26,7 +26,7 @@ _DRAWN, _MUCH = 10_000, 0.05
 _SHOWN, _NAMED = 60, 5
 # A tail or a spike is visible from this share of the rows on, of so many standard deviations of its noise, and rows.
 _VISIBLE, _SURE, _FEWEST = 0.002, 5.0, 10
-# Share of the rows at an end from which they are spoken of, also where noise may be the cause.
+# Share of the rows at an end from which a possible cut is reported, also if the noise may be the cause.
 _LARGE = 0.05
 # An end stands out where its rows are this many times as dense as those of the cells beside it.
 _DENSE, _BESIDE = 5.0, 3

@@ -36,7 +36,7 @@ def kinds(values) -> set:
 
 
 def inexact_bits(values, *dtypes):
-    """Bits of the whole numbers that floats hold exactly, if one of `values` has more of them; else None.
+    """Return up to how many bits floats hold whole numbers exactly, if one of `values` has more; else None.
 
     A larger float is one number for several integers, which may be the identifiers of several persons. `values` are
     floats of one dtype, or objects, of which other types are left out. `dtypes`: which they had before.

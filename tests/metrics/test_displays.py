@@ -197,7 +197,8 @@ def test_the_ledger_is_stacked_shares_with_what_is_left(ax):
     widths = [bar.get_width() for bar in display.ax_.patches]
     assert sum(widths) == pytest.approx(1)
     said = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert [text.rpartition(": ")[2] for text in said[:2]] == ["25.0% of what was spent", "75.0% of what was spent"]
+    assert [text.rpartition(": ")[2] for text in said[:2]] == ["25.0%", "75.0%"]
+    assert display.ax_.get_legend().get_title().get_text() == "share of what was spent"
     assert said[2].endswith("of the budget")
     assert display.ax_.get_xlabel() == "epsilon spent, as part of the budget"
     assert "left" in display.ax_.get_legend().get_texts()[-1].get_text()
