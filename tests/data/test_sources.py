@@ -126,7 +126,7 @@ def test_the_card_of_chunks_takes_no_fewer_facts_for_public_than_that_of_one_fra
 def test_a_dask_cluster_gives_the_release_of_one_frame():
     distributed = pytest.importorskip("distributed")
     frame = pytest.importorskip("dask.dataframe").from_pandas(FRAME, npartitions=3)
-    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"):
         there = _state(frame, epsilon=np.inf, target="ill")
     assert _equal(there, _state(FRAME, epsilon=np.inf, target="ill"))
 

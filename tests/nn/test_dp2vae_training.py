@@ -250,7 +250,7 @@ def test_encoders_do_not_hang_on_chunks_or_jobs():
 def test_encoders_train_on_a_dask_cluster():
     distributed = pytest.importorskip("distributed")
     whole, _ = _pretrained(chunk=5)
-    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
     with cluster, distributed.Client(cluster), joblib.parallel_config("dask"):
         spread, _ = _pretrained(chunk=2, n_jobs=-1)
     for one, other in zip(whole, spread):
