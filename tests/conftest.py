@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import random
 import zlib
 
 # Workers of `pytest -n` share the cores: threads of their own would make them wait for each other. Before numpy, torch.
@@ -20,6 +21,33 @@ from skdpgen.utils.noise import NoiseGenerator, override_noise
 
 # Another number draws other noise for the whole suite: an assertion must hold for any.
 SUITE_SEED = int(os.environ.get("SKDPGEN_TEST_SEED", "0"))
+
+
+def pytest_addoption(parser):
+    """Let a run whose question is not the logic, as that of the oldest supported packages, take fewer cases."""
+    parser.addoption(
+        "--most-cases",
+        type=int,
+        metavar="N",
+        help="run at most N cases of a parametrised test, spread at random and the same in every run; all cases of "
+        "tests marked every_case",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out cases beyond those of ``--most-cases``."""
+    most = config.getoption("--most-cases")
+    if most is None:
+        return
+    cases = {}
+    for item in items:
+        cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    left_out = set()
+    for name, of_function in cases.items():
+        if len(of_function) > most and not of_function[0].get_closest_marker("every_case"):
+            left_out.update(random.Random(name).sample(of_function, len(of_function) - most))
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 class RepeatableNoise(NoiseGenerator):

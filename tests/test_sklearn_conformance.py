@@ -146,6 +146,7 @@ def _id(part):
     return part.func.__name__ if hasattr(part, "func") else type(part).__name__
 
 
+@pytest.mark.every_case
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.parametrize(("estimator", "check"), list(_cases()), ids=_id)
