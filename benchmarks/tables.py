@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpgen import datasets
 from skdpgen.datasets import load_adult
-from skdpgen.metrics import one_way_tvd, protocol_classifiers, tstr_report, two_way_tvd
+from skdpgen.metrics import one_way_tvd, protocol_classifiers, three_way_tvd, tstr_report, two_way_tvd
 from skdpgen.tabular import Numeric, TableEncoder
 
 from .development import DEVELOPMENT_TABLES, development_table
@@ -39,6 +39,10 @@ TABLES = {
     "isolet": "load_isolet",
     "credit": "load_creditcard_subset",
 }
+
+
+# Tables of three columns that a distance is the mean of, at most; 15 columns have 455.
+_MOST_TRIPLES = 500
 
 
 def split_rows(frame, seed, *, test_fraction=0.1):
@@ -118,10 +122,11 @@ def table_benchmark(
     ------
     result : dict
         ``data`` (the name of the table), ``seed``, ``model``, ``auroc``, ``auprc`` (means over the classifiers),
-        ``two_way_tvd``, ``one_way_tvd`` (to the training rows, or to all of them), ``fit_seconds``, ``sample_seconds``,
-        ``epsilon`` (of the card, recomputed from its events; None without a card) and ``delta``, ``epsilon_asked``,
-        ``rows``, ``learned_schema``, ``development`` and ``classifiers``, each one's scores. With the credit cards also
-        ``auroc_extra`` and ``auprc_extra``, on the rows that are richer in frauds.
+        ``three_way_tvd``, ``two_way_tvd``, ``one_way_tvd`` (to the training rows, or to all of them; with real rows
+        also ``three_way_tvd_of_halves`` and so on, of one half of them to the other), ``fit_seconds``,
+        ``sample_seconds``, ``epsilon`` (of the card, recomputed from its events; None without a card) and ``delta``,
+        ``epsilon_asked``, ``rows``, ``learned_schema``, ``development`` and ``classifiers``, each one's scores. With
+        the credit cards also ``auroc_extra`` and ``auprc_extra``, on the rows that are richer in frauds.
 
     Raises
     ------
@@ -161,10 +166,11 @@ def table_benchmark(
                 reports = tstr_report(
                     synthetic, tests, target=bunch.target, positive=bunch.positive, classifiers=classifiers
                 )
-                distances = {
-                    "two_way_tvd": two_way_tvd(judged, synthetic, bunch.schema),
-                    "one_way_tvd": one_way_tvd(judged, synthetic, bunch.schema),
-                }
+                distances = _distances(judged, synthetic, bunch.schema)
+                if model == REAL:
+                    halves = split_rows(judged, seed, test_fraction=0.5)
+                    by_chance = _distances(*halves, bunch.schema)
+                    distances.update({f"{name}_of_halves": value for name, value in by_chance.items()})
             yield {
                 "data": table,
                 "seed": int(seed),
@@ -182,6 +188,15 @@ def table_benchmark(
                 "development": bool(development),
                 "classifiers": reports[""],
             }
+
+
+def _distances(real, synthetic, schema):
+    """Mean total variation distances of tables of three, two and one columns."""
+    return {
+        "three_way_tvd": three_way_tvd(real, synthetic, schema, max_tables=_MOST_TRIPLES, random_state=0),
+        "two_way_tvd": two_way_tvd(real, synthetic, schema),
+        "one_way_tvd": one_way_tvd(real, synthetic, schema),
+    }
 
 
 def _classify(train, tests, bunch, learned_schema, budget, device, seed):

@@ -66,7 +66,7 @@ from .frame_checks import (
     texts_of,
 )
 from .frame_codec import FrameCodec
-from .labels import is_numeric_target
+from .labels import is_numeric_target, with_dtype
 from .level_groups import (
     LevelProfiles,
     grouped_columns,
@@ -270,6 +270,7 @@ class FrameRows:
             y = y.iloc[:, 0]
         self.y = "series" if isinstance(y, pd.Series) else "array"
         # the dtype of y is public; the dtype that numpy gives to a pandas array depends on a single missing value
+        y = with_dtype(y)
         values = y if self.y == "series" or is_extension(y) else np.asarray(y)
         if np.shape(values) == (len(frame), 1):
             values = values[:, 0]

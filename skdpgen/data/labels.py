@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,8 @@ from ..utils.validation import check_names, is_extension, is_unicode
 
 # Answers of pandas.api.types.infer_dtype for classes that a release file can hold.
 _KINDS = {"string", "boolean", "integer", "floating", "mixed-integer-float"}
+# The same of a list whose entries are of one kind, and the dtype that it has then, whatever they are.
+_DTYPE_OF_LIST = {"string": str, "boolean": bool, "integer": np.int64, "floating": np.float64}
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,38 @@ class Labels:
         return cls(**{**state, "classes": None if state["classes"] is None else tuple(state["classes"])})
 
 
+def with_dtype(y):
+    """Return y with a dtype, which is public: a list becomes an array of the kind that all its entries have.
+
+    A list has no dtype. numpy makes text of all its numbers where one entry is text, and floats of all its integers
+    where one has a fraction, and the released classes would show this. So a list must hold entries of one kind.
+    Raises InvalidInputError: they are of several kinds, none of which is named.
+    """
+    if isinstance(y, pd.DataFrame) or hasattr(y, "dtype"):
+        return y
+    try:
+        entries = np.asarray(y, dtype=object)
+    except ValueError:  # lists of several lengths
+        raise InvalidInputError("y must be an array, or a list of one label for each row of X") from None
+    if entries.size == 0 or entries.ndim == 0:
+        return entries
+    if pd.isna(entries).any():
+        raise InvalidInputError("Input y contains NaN or infinity.")
+    dtype = _DTYPE_OF_LIST.get(pd.api.types.infer_dtype(entries.ravel(), skipna=False))
+    if dtype is not None:
+        with contextlib.suppress(OverflowError):  # integers beyond 64 bits
+            return entries.astype(dtype)
+    raise InvalidInputError(
+        "y must hold numbers, text or booleans, of one kind: all text, all True or False, all integers of 64 bits, or "
+        "all floats. Give y as an array or a Series, whose dtype is public; a list has none"
+    )
+
+
 def is_numeric_target(y, target_type):
     """Return whether y is numeric, by its dtype and not by its values; `target_type` overrides."""
     if target_type is not None:
         return target_type == "numeric"
-    return pd.api.types.is_float_dtype(getattr(y, "dtype", np.asarray(y).dtype))
+    return pd.api.types.is_float_dtype(with_dtype(y).dtype)
 
 
 def check_labels(y, n_rows, *, numeric, classes):
@@ -64,7 +94,7 @@ def check_labels(y, n_rows, *, numeric, classes):
     `classes`: declared classes, in their order; None where they are to be learned.
     Raises InvalidInputError: wrong shape, missing values, or a class that was not declared.
     """
-    series = isinstance(y, pd.Series)
+    y, series = with_dtype(y), isinstance(y, pd.Series)
     name = None if not series or y.name is None else y.name if isinstance(y.name, int) else str(y.name)
     dtype = y.dtype if series else np.asarray(y).dtype
     if numeric:
@@ -115,6 +145,7 @@ def _column(y, n_rows):
     """Return y as an array of shape (n_rows,)."""
     if isinstance(y, pd.Series):
         check_names([y.name], "y")
+    y = with_dtype(y)
     values = np.asarray(y.astype(object) if isinstance(y, pd.Series) and is_extension(y) else y)
     if values.shape == (n_rows, 1):
         values = values[:, 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from ..data.labels import with_dtype
 from ..tabular._columns import holds_missing, output_dtype
 
 # Enough for several rows of each class in the trial of a search, and so few that the trial takes a moment.
@@ -33,7 +34,7 @@ def dummy_rows(X, y, estimator):
     classes = parameters.get("classes")
     labels = None
     if y is not None:
-        labels = _column(getattr(y, "dtype", np.asarray(y).dtype), classes, parameters.get("target_type"), rng)
+        labels = _column(with_dtype(y).dtype, classes, parameters.get("target_type"), rng)
         if isinstance(y, pd.Series):
             labels = pd.Series(labels, name=y.name)
     if not isinstance(X, pd.DataFrame):

@@ -20,6 +20,7 @@ from .._parameters import read_unit, share_of
 from ..accounting import FitPlan, Phase, gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
 from ..accounting._events import event_of, releases
 from ..accounting._reservation import calibrate_by_rdp, plan_at
+from ..data.labels import with_dtype
 from ..data.rows_per_unit import OpenUnit, max_rows_phases
 from ..exceptions import InvalidInputError
 from ..tabular._formats import type_of_objects
@@ -324,7 +325,7 @@ def _check_objects(estimator, X, y):
     declared = () if parameters["schema"] is None else parameters["schema"].names
     columns = {name: X[name] for name in X.columns if name not in declared}
     if y is not None and getattr(y, "name", None) not in declared:
-        columns["y"] = y if isinstance(y, pd.Series) else pd.Series(np.asarray(y).ravel())
+        columns["y"] = y if isinstance(y, pd.Series) else pd.Series(np.asarray(with_dtype(y)).ravel())
     found = {name: type_of_objects(c) for name, c in columns.items() if c.dtype == np.dtype(object)}
     if listed := ", ".join(f"{name!r} ({kind})" for name, kind in found.items() if kind):
         raise InvalidInputError(
