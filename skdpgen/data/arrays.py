@@ -20,6 +20,7 @@ from ..utils.callers import warn_user
 from ..utils.file_checks import check_size, check_whole
 from ..utils.printing import listed
 from ..utils.validation import as_sizes
+from .image_poses import HIGHEST, LOWEST, N_POSE, POSE_WEIGHT, posed, poses_of, stand_upright
 from .labels import Labels, check_labels, class_for_all, is_numeric_target, label_codes, learn_classes
 from .rows_per_unit import max_rows_phases, row_count_phases
 from .scaling import RowScaling, check_bounds, check_inside, learn_scaling, scaling_phases
@@ -28,6 +29,8 @@ from .units import keep_rows, n_rows_of_units
 # Pixels along a side from which models of images are better than models of columns (measured on MNIST: a classifier
 # gains three hundredths with 28, and nothing with 14 or less).
 _SMALLEST_SIDE = 16
+# Images whose pose is measured, or restored, at a time.
+_POSED_ROWS = 4_096
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +45,16 @@ class ArrayCodec:
     conditional: bool = True
     # cosines along each side of the differences between three channels; see `lowpass_basis`
     n_colour: int | None = None
+    # whether the vectors are of upright images, with the pose of each in the columns at the end
+    upright: bool = False
 
     @cached_property
     def lowpass(self):
         """Public orthonormal basis of images, shape (n_features, n_kept), or None."""
         if self.image_shape is None:
             return None
-        basis, extra = lowpass_basis(self.image_shape, self.n_frequencies, self.n_colour), self.n_label_columns
+        basis = lowpass_basis(self.image_shape, self.n_frequencies, self.n_colour)
+        extra = self.n_label_columns + self.n_pose_columns
         return basis if not extra else block_diag(basis, np.eye(extra))
 
     @property
@@ -57,10 +63,20 @@ class ArrayCodec:
         return 0 if self.conditional or self.classes is None else len(self.classes)
 
     @property
+    def n_pose_columns(self):
+        """Number of columns of the pose of an image; 0 if images are modelled as they are."""
+        return N_POSE if self.upright else 0
+
+    @staticmethod
+    def weights(n_pixels, upright):
+        """Weight of each column in scaled rows, or of all; see `RowScaling`."""
+        return np.repeat([1.0, POSE_WEIGHT], [n_pixels, N_POSE]) if upright else 1.0
+
+    @property
     def n_features(self):
-        """Number of columns of X, without those of y."""
+        """Number of columns of X, without those of y and of the pose."""
         numeric = self.labels is not None and self.labels.classes is None
-        return len(self.scaling.lower) - self.n_label_columns - numeric
+        return len(self.scaling.lower) - self.n_label_columns - self.n_pose_columns - numeric
 
     @property
     def classes(self):
@@ -70,8 +86,7 @@ class ArrayCodec:
     @property
     def row_norm(self):
         """Norm to which encoded rows are clipped: at most that of a corner of the box, whatever was declared."""
-        corner = len(self.scaling.lower) ** 0.5
-        return float(np.clip(self.scaling.l2_bound, 1e-60, corner))  # its 4th power must not be 0
+        return float(np.clip(self.scaling.l2_bound, 1e-60, self.scaling.corner))  # its 4th power must not be 0
 
     @property
     def n_classes(self):
@@ -83,8 +98,31 @@ class ArrayCodec:
         """The `Box` of scaled rows."""
         return self.scaling.box
 
+    def with_poses(self, X):
+        """Rows as they are modelled, in their own units: of images that are, upright ones and their poses."""
+        if not self.upright:
+            return X
+        found = np.empty((len(X), len(self.scaling.lower)))
+        n = self.n_features
+        low, width = self.scaling.lower[:n], (self.scaling.upper - self.scaling.lower)[:n]
+        for start in range(0, len(X), _POSED_ROWS):
+            part = slice(start, start + _POSED_ROWS)
+            unit = np.clip((np.asarray(X[part], dtype=np.float64) - low) / width, 0.0, 1.0)
+            poses = poses_of(unit, self.image_shape)
+            found[part, :n] = low + width * stand_upright(unit, poses, self.image_shape)
+            found[part, n:] = poses
+        return found
+
+    def without_poses(self, rows):
+        """Undo `with_poses`."""
+        if not self.upright:
+            return rows
+        n = self.n_features
+        low, width = self.scaling.lower[:n], (self.scaling.upper - self.scaling.lower)[:n]
+        return low + width * posed((rows[:, :n] - low) / width, rows[:, n:], self.image_shape)
+
     def scale(self, X):
-        """Rows in the unit box, shape (n_samples, n_features)."""
+        """Rows in the unit box, shape (n_samples, n_features), of rows as they are modelled."""
         return self.scaling.transform(X)
 
     def encode(self, X):
@@ -94,7 +132,7 @@ class ArrayCodec:
 
     def decode(self, scaled, codes, rng):
         """Rows, or (rows, y), from scaled rows and class codes."""
-        rows = self.scaling.inverse_transform(scaled)
+        rows = self.without_poses(self.scaling.inverse_transform(scaled))
         if self.labels is None:
             return rows
         if self.n_label_columns:
@@ -123,6 +161,7 @@ class ArrayCodec:
             "n_frequencies": self.n_frequencies,
             "n_colour": self.n_colour,
             "conditional": self.conditional,
+            "upright": self.upright,
         }
 
     @classmethod
@@ -138,13 +177,19 @@ class ArrayCodec:
             if not in_colour(state["image_shape"] or ()):
                 raise ValueError("only images of three channels have differences of colour")
             check_whole(n_colour, "n_colour", 1, state["n_frequencies"])
+        upright = state.get("upright", False)  # files of earlier versions have images as they are
+        if not isinstance(upright, bool) or (
+            upright and len(lower) != math.prod(state["image_shape"] or (0,)) + N_POSE
+        ):
+            raise ValueError("the columns of upright images are those of their shape and of a pose")
         return cls(
-            RowScaling(lower, upper, state["l2_bound"]),
+            RowScaling(lower, upper, state["l2_bound"], cls.weights(len(lower) - N_POSE, upright)),
             None if state["labels"] is None else Labels.from_state(state["labels"]),
             None if state["image_shape"] is None else tuple(state["image_shape"]),
             state["n_frequencies"],
             state["conditional"],
             n_colour,
+            upright,
         )
 
 
@@ -261,8 +306,10 @@ class ArrayRows:
         """Whether the rows are images of classes, which may be cut into sub-clusters; public."""
         return self.image_shape is not None and self.conditional and self.labels is not None
 
-    def learn(self, noise_multipliers, extra_delta, rng, neighboring, *, n_frequencies=None, n_colour=None):
-        """Release what was not declared, and return the codec."""
+    def learn(
+        self, noise_multipliers, extra_delta, rng, neighboring, *, n_frequencies=None, n_colour=None, upright=False
+    ):
+        """Release what was not declared, and return the codec; `upright`: of images of declared bounds."""
         labels = self.labels
         if self.learns_classes:
             noise = noise_multipliers["classes"]
@@ -272,11 +319,19 @@ class ArrayRows:
             classes = classes or class_for_all(labels.dtype)
             labels = Labels(classes, labels.dtype, labels.series, labels.name)
         self._follow(labels)
-        blank = ArrayCodec(None, labels, self.image_shape, n_frequencies, self.conditional, n_colour)
+        blank = ArrayCodec(None, labels, self.image_shape, n_frequencies, self.conditional, n_colour, upright)
+        if upright:
+            self._stand_upright(blank)
         project = None if blank.lowpass is None else lambda rows: exact_product(rows, blank.lowpass)
-        options = {"project": project, "unit_sizes": self.unit_sizes}
+        weight = ArrayCodec.weights(self.n_features, upright)
+        options = {"project": project, "unit_sizes": self.unit_sizes, "weight": weight}
         scaling = learn_scaling(self.X, self.bounds, self.l2_bound, noise_multipliers, rng, neighboring, **options)
         return replace(blank, scaling=scaling)
+
+    def _stand_upright(self, codec):
+        """Replace the images by upright ones, and append their poses."""
+        self.bounds = tuple(np.append(side, edge) for side, edge in zip(self.bounds, (LOWEST, HIGHEST)))
+        self.X = replace(codec, scaling=RowScaling(*self.bounds, 1.0)).with_poses(self.X)
 
     def follow(self, codec):
         """Encode the rows by a codec that was released before: `learn` without its releases."""

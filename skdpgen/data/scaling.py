@@ -64,6 +64,7 @@ class RowScaling:
     lower: np.ndarray
     upper: np.ndarray
     l2_bound: float  # bound of the norm of a scaled row; longer rows are clipped by the mechanisms
+    weight: np.ndarray | float = 1.0  # public; of all columns, or of each: scaled values lie in [-weight, weight]
 
     @property
     def offset(self):
@@ -73,7 +74,12 @@ class RowScaling:
     @property
     def scale(self):
         """Largest distance of a value from the offset: scaled values lie in [-1, 1], with one sign in [0, 1]."""
-        return np.maximum(self.upper - self.offset, self.offset - self.lower)
+        return np.maximum(self.upper - self.offset, self.offset - self.lower) / self.weight
+
+    @property
+    def corner(self):
+        """Largest norm of a scaled row."""
+        return float(np.square(np.broadcast_to(self.weight, len(self.lower))).sum() ** 0.5)
 
     @property
     def box(self):
@@ -130,7 +136,9 @@ def scaling_phases(bounds, l2_bound, share):
     return [Phase(name, share if name == "bounds" else share / 2) for name in unknown]
 
 
-def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, project=None, unit_sizes=None):
+def learn_scaling(
+    X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, project=None, unit_sizes=None, weight=1.0
+):
     """Release the bounds and the norm bound that were not declared; the caller charged them.
 
     `X` (n_samples, n_features): finite.
@@ -139,7 +147,7 @@ def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, p
     `l2_bound`: None is learned: one histogram of the norms of the scaled rows.
     `noise_multipliers`: of the phases named by `scaling_phases`.
     `project`: public map of scaled rows to the rows whose norm is bounded.
-    `unit_sizes` (n_samples,): as in `joint_histogram`.
+    `unit_sizes` (n_samples,): as in `joint_histogram`. `weight`: as in `RowScaling`.
     """
     if bounds is None:
         bounds = (np.full(X.shape[1], np.nan),) * 2
@@ -149,12 +157,12 @@ def learn_scaling(X, bounds, l2_bound, noise_multipliers, rng, neighboring, *, p
         bounds = tuple(side.copy() for side in bounds)
         for side, found in zip(bounds, learned):
             side[unknown] = found
-    scaling = RowScaling(*bounds, l2_bound=1.0)
+    scaling = RowScaling(*bounds, 1.0, weight)
     if l2_bound is None:
         norms = _norms(X, scaling, project)
         how = noise_multipliers["l2_bound"], rng, neighboring
-        l2_bound = learn_norm_bound(norms, X.shape[1] ** 0.5, *how, unit_sizes=unit_sizes)
-    return RowScaling(*bounds, l2_bound=float(l2_bound))
+        l2_bound = learn_norm_bound(norms, scaling.corner, *how, unit_sizes=unit_sizes)
+    return RowScaling(*bounds, float(l2_bound), weight)
 
 
 def _learn_bounds(X, noise_multiplier, rng, neighboring, unit_sizes=None):

@@ -294,14 +294,14 @@ class LinearGenerator:
 
     `component_means` (n_components, n_features): released mean of the scaled rows of each component.
     `low`, `high` (n_features,): the box of scaled rows.
-    `variance_gain`: variance after clipping divided by that of the latent Gaussian; more than 1 raises the contrast.
-        None: normal distributions are clipped without a change.
+    `variance_gain`, one or (n_features,): variance after clipping divided by that of the latent Gaussian; more than 1
+        raises the contrast. None: normal distributions are clipped without a change.
     `dither`, one or (n_components,): standard deviation of white noise on every column. It stands for the variance that
         the noise of the release may have hidden: a model trained on rows that lack all variance in a direction would
         rely on that direction.
     `per_class`: components of each class (scales or sub-clusters), consecutive in the mixture.
-    `cleaned`: rows are images of this shape: pixels that stand out from all their neighbours are drawn to them (see
-        `without_speckles`). A raised contrast turns little noise into such pixels. None: they stay.
+    `cleaned`: the first columns are images of this shape: pixels that stand out from all their neighbours are drawn to
+        them (see `without_speckles`). A raised contrast turns little noise into such pixels. None: they stay.
     """
 
     def __init__(
@@ -361,7 +361,9 @@ class LinearGenerator:
         np.clip(drawn, *self.box, out=drawn)
         if self.cleaned is None:
             return drawn
-        return self.box.from_unit(without_speckles(self.box.to_unit(drawn), self.cleaned))
+        unit, n_pixels = self.box.to_unit(drawn), math.prod(self.cleaned)
+        unit[:, :n_pixels] = without_speckles(unit[:, :n_pixels], self.cleaned)
+        return self.box.from_unit(unit)
 
     def to_state(self):
         """Return arrays for a release file."""
@@ -385,7 +387,7 @@ class LinearGenerator:
         cleaned = state.get("cleaned")
         if cleaned is not None:
             cleaned = tuple(check_whole(side, "cleaned", 1, 100_000) for side in cleaned)
-            if len(cleaned) not in (2, 3) or math.prod(cleaned) != len(box[0]) or max(cleaned[:2]) < 2:
+            if len(cleaned) not in (2, 3) or math.prod(cleaned) > len(box[0]) or max(cleaned[:2]) < 2:
                 raise ValueError("the shape of the images does not fit their columns")
         return cls(space, mixture, state["component_means"], *box, *look, cleaned)
 

@@ -128,7 +128,8 @@ class FeatureSpace:
 
         found = np.zeros((len(scaled), self.matrix.shape[1]))
         for part in _batches(scaled, _EXACT_BATCH):
-            rows = wavelet_features(self.box.to_unit(scaled[part]), self.image_shape, exact=True, **self.wavelets)
+            images = self.box.to_unit(scaled[part])[:, : math.prod(self.image_shape)]
+            rows = wavelet_features(images, self.image_shape, exact=True, **self.wavelets)
             found[part] = exact_product(rows, self.matrix)
         return found
 
@@ -148,7 +149,7 @@ def feature_space(generator, image_shape, rng, *, n_features, n_scales, progress
     n_classes = len(generator.mixture.weights) // generator.per_class
     n_images = max(min(_IMAGES, _MOST_ENTRIES // module.n_features), 1000)
     classes = np.sort(spread_components(n_images, np.ones(n_classes), rng))
-    images = generator.box.to_unit(generator.sample(classes, rng)).astype(np.float32)
+    images = _images(generator, generator.sample(classes, rng), image_shape)
     found = _features(images, image_shape, wavelets, progress)
     some = found[:: max(len(found) // _REDUCED, 1)]
     k = min(n_features, math.isqrt(MOST_NUMBERS // n_classes), *(side - 1 for side in some.shape))
@@ -304,9 +305,9 @@ class RefinedImages(LinearGenerator):
         map is corrected for all of them. `progress`: whether to show a bar.
         """
         n_classes = len(self.mixture.weights) // self.per_class
-        n_images = min(_TRIED, max(_TRIED * 784 // len(self.box.low), 500))
+        n_images = min(_TRIED, max(_TRIED * 784 // math.prod(self.image_shape), 500))
         classes = np.sort(spread_components(n_images, np.ones(n_classes), rng))
-        rows = self.box.to_unit(unmoved.sample(classes, rng)).astype(np.float32)
+        rows = _images(self, unmoved.sample(classes, rng), self.image_shape)
         targets, found = (np.empty((len(rows), self.matrix.shape[1])) for _ in range(2))
         codes = np.empty(len(rows), dtype=np.int64)
         for part in progress_bar(_batches(rows, _BATCH), phase="moving images", shown=progress, unit="batch"):
@@ -340,9 +341,10 @@ class RefinedImages(LinearGenerator):
     def decode_clipped(self, k, latent, rng, shift=0.0):
         """Scaled rows of component `k` from its latents, inside the box; `shift` is added before images are moved."""
         rows = self.box.to_unit(super().decode_clipped(k, latent, rng, shift)).astype(np.float32)
-        for part in _batches(rows, _BATCH):
-            labels = np.full(len(rows[part]), int(k) // self.per_class)
-            rows[part] = self._moved(rows[part], labels)
+        images = rows[:, : math.prod(self.image_shape)]
+        for part in _batches(images, _BATCH):
+            labels = np.full(len(images[part]), int(k) // self.per_class)
+            images[part] = self._moved(images[part], labels)
         return np.clip(self.box.from_unit(rows), *self.box)
 
     def _features(self, rows):
@@ -378,7 +380,7 @@ class RefinedImages(LinearGenerator):
         """Rebuild from `to_state`."""
         shape = tuple(check_whole(side, "image_shape", 1, 100_000) for side in state["image_shape"])
         generator = LinearGenerator.from_state(state)
-        if len(shape) not in (2, 3) or math.prod(shape) != len(generator.box.low):
+        if len(shape) not in (2, 3) or math.prod(shape) > len(generator.box.low):
             raise ValueError("the shape of the images does not fit their columns")
         features = {name: state["features"][name] for name in _OWN}
         n_classes, k = len(generator.mixture.weights) // generator.per_class, features["matrix"].shape[-1]
@@ -427,6 +429,11 @@ def _class_means(features, classes, n_classes):
     sums = np.tile(_SHARED * features.mean(axis=0), (n_classes, 1))
     np.add.at(sums, classes, features)
     return sums / (np.bincount(classes, minlength=n_classes) + _SHARED)[:, None]
+
+
+def _images(generator, scaled, image_shape):
+    """The images of scaled rows with values in [0, 1], without the columns after them."""
+    return generator.box.to_unit(scaled)[:, : math.prod(image_shape)].astype(np.float32)
 
 
 def _batches(images, n_pixels):

@@ -108,6 +108,8 @@ class ArrayModel(ReleasedModel):
         """The model of rows that have some of their columns as asked for."""
         if isinstance(self.generator, _NETWORKS):
             raise ValueError('given= of an array needs decoder="released": a network has no distribution given a value')
+        if self.codec.upright:
+            raise ValueError("given= names pixels, which a model of upright images (upright=True) does not have")
         return ArraysGiven(self, given)
 
     def encode(self, X):
@@ -119,7 +121,8 @@ class ArrayModel(ReleasedModel):
         generator = self.generator
         scaled = generator.decode(latent) if isinstance(generator, NetGenerator) else generator.space.decode(latent)
         scaled = np.clip(scaled, *self.codec.box)
-        return self.codec.scaling.inverse_transform(scaled)[:, : self.codec.n_features]
+        rows = self.codec.without_poses(self.codec.scaling.inverse_transform(scaled))
+        return rows[:, : self.codec.n_features]
 
     def score_samples(self, X, y=None):
         """Log-likelihood of each row (ELBO with a network), y left out."""
@@ -141,6 +144,7 @@ class ArrayModel(ReleasedModel):
 
     def _scale(self, X, y=None):
         """Scaled rows, columns of y that X lacks at their released mean; and class codes or None."""
+        X = self.codec.with_poses(X)
         n_missing = len(self.codec.scaling.lower) - X.shape[1]
         mean = self.codec.scaling.inverse_transform(self.generator.space.center)
         return self.vectors_like_fit(X, y, filler=mean[len(mean) - n_missing :])
@@ -168,7 +172,7 @@ class _Gaussians:
     means: np.ndarray  # of scaled rows, of each component
     residual: float | np.ndarray
     dither: float | np.ndarray
-    gain: float | None = 1.0
+    gain: float | np.ndarray | None = 1.0  # of all columns, or of each
     beyond: np.ndarray | float = 0.0  # part of the means outside the latent space
     cells: int = 1  # components of a class
 
@@ -177,6 +181,8 @@ class _Gaussians:
 def fit_array_model(rows, model, fit):
     """Make the releases of arrays: facts that were not declared, then the moments, and what images need beside them."""
     basis = {} if rows.image_shape is None else basis_sizes(rows.image_shape, fit.noise_of_rows("moments"))
+    if model.features is not None:
+        basis["upright"] = model.features.upright
     codec = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, **basis)
     latents, norms = _release_moments(rows, codec, model, fit)
     weight = fit.row_count(len(rows.X), latents.counts.sum())  # of units, where each of them counts 1
@@ -282,6 +288,8 @@ def _release_contrast(rows, codec, model, gaussians, row_count, fit):
     grey = total(rows.grey_pixels(codec), rows.n_features, rows.unit_sizes)
     released = add_gaussian(grey, fit.noise["greys"], fit.rng, fit.neighboring)
     gain = image_contrast(float(released[0]) / (row_count * rows.n_features))
+    if gain is not None and codec.n_pose_columns:  # poses are no pixels
+        gain = np.repeat([gain, 1.0], [rows.n_features, codec.n_pose_columns])
     dither = 0.0  # to convolutions white noise is no likeness of what was not released
     space = gaussians.space
     inside, beyond = space.decode(space.encode(gaussians.means)), 0.0 * gaussians.means

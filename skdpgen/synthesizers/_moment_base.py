@@ -54,7 +54,8 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
     def score(self, X, y=None):
         """Return the mean log-likelihood of rows; the ELBO with a network, but for refined tables (higher is better).
 
-        Where images are moved to their features, it is that of the model before the moves.
+        Where images are moved to their features, it is that of the model before the moves; of upright images, that of
+        the upright image and its pose.
 
         It is computed from the rows given without protection: do not publish it.
         """

@@ -59,6 +59,8 @@ def choose_decoder(parameters, rows):
         raise InvalidInputError(
             'decoder="features" needs image_shape=, no mixture, and with classes no prior="gaussian"'
         )
+    if isinstance(given, ImageFeatures) and given.upright and rows.bounds is None:
+        raise InvalidInputError("ImageFeatures(upright=True) needs bounds=: the range of the pixels, such as (0, 255)")
     refines = _refines(parameters, rows)
     usual = possible and suits_features(rows.image_shape) and (given == "auto" or refines)
     if not (asked or usual):
