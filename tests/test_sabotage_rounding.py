@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_image_poses
 import test_noise_and_plan
 import test_noise_of_steps
 import test_scaling_blocks
@@ -11,6 +12,7 @@ from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen._base import PrivateEstimator
 from skdpgen.accounting import _calibration
+from skdpgen.data import image_poses
 from skdpgen.dpsgd import _plan
 from skdpgen.model_selection import PrivateSearchCV
 from skdpgen.synthesizers import DP2VAESynthesizer
@@ -23,6 +25,7 @@ REFUSED = {
     for name in test_noise_of_steps.TRAINED
 }
 SEARCH = Claim(test_noise_of_steps.noise_of_a_candidate_that_is_too_large_is_refused_before_the_charge)
+POSES = Claim(test_image_poses.test_no_bit_of_an_upright_image_depends_on_other_images, 1)
 PRODUCT = Claim(test_scaling_blocks.an_exact_product_of_many_terms_is_one_function_of_each_row)
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
@@ -66,6 +69,17 @@ MUTANTS = [
         "noise of candidates that is refused after the charge",
         [SEARCH],
         (PrivateSearchCV._prepare, ("$e._planned($X, $y, CalibratedFit($fit), $g, checked=True)", "pass")),
+    ),
+    # ---- upright images
+    (
+        "a background of all images together",
+        [POSES],
+        (image_poses.poses_of, ("np.median($b, axis=1)", "np.median($b, axis=(0, 1))[None]")),
+    ),
+    (
+        "moments of a figure by products that round",
+        [POSES],
+        (image_poses.poses_of, ("exact_product($w, $p)", "$w @ $p")),
     ),
     # ---- products
     (
