@@ -14,7 +14,7 @@ from ..tabular._formats import form_of_strptime, time_zone
 from ..utils.callers import warn_user
 from ..utils.categories import family, number_text
 from .notation import AS_NEGATIVE, NEGATIVE_MARKS, USUAL_NOTATION
-from .other_notations import Reading, marks_among, readings_of
+from .other_notations import FIRST_IS_WRITTEN, Reading, marks_among, readings_of
 
 DATE = r"\d{4}-\d{2}-\d{2}"
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -327,7 +327,7 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
     if almost:
         warn_user(
             f"read as text, although all values but one text, or a few, are numbers: {', '.join(almost)}. If these "
-            "texts stand for a missing value, give each as --missing TEXT",
+            f"texts stand for a missing value, give each as --missing TEXT ({FIRST_IS_WRITTEN})",
             UserWarning,
         )
     if formatted:

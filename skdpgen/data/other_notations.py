@@ -205,6 +205,12 @@ def _all_read(texts, form):
     return bool(pd.to_datetime(texts.astype(object), errors="coerce", format=form_of_strptime(form)).notna().all())
 
 
+# What is written for a missing value, for messages that advise --missing.
+FIRST_IS_WRITTEN = (
+    "synthetic rows have the first TEXT of --missing in all columns, and with --missing '' first empty fields"
+)
+
+
 # ---- what is said of them ------------------------------------------------------------------------------------------
 def refusal_of_file(found):
     """Return the message for columns of a file: their names and the options that read them.
@@ -219,6 +225,8 @@ def refusal_of_file(found):
         ways.setdefault(" or ".join(one.options() for one in readings[:2]) + missing, []).append(name)
     said = "; ".join(f"give {way} for {listed(of)}" for way, of in ways.items())
     columns = _quoted_names(names)
+    if any(marked or any(one.missing for one in readings) for readings, marked in found.values()):
+        said += f"; {FIRST_IS_WRITTEN}"
     return (
         "columns that would be taken for text, although their values look like numbers or dates in another notation: "
         f"{said}. If such a column is one of categories, declare it by skdpgen schema --categorical {columns}, and "
