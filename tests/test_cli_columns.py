@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import warnings
 from pathlib import Path
 
 import _command_line
@@ -94,6 +96,35 @@ def test_schema_points_to_columns_that_tell_nothing_or_follow_from_others(tmp_pa
     frame.assign(HHID=np.repeat(range(100), 2)).to_csv("survey.csv", index=False)
     assert main(["schema", "survey.csv", "--output", "s.json"]) == 0
     assert "synthesize --unit HHID" in capsys.readouterr().err
+
+
+def test_schema_prints_its_suggestions_as_one_command_and_the_commands_that_follow(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"case": [f"F{2_000_000 + k}" for k in range(300)], "pay": rng.permutation(300), "wave": 3})
+    frame["iban"] = rng.integers(10**17, 10**18, 300)
+    frame["remark"], frame["zip"] = [f"text {k} of row" for k in range(300)], rng.integers(10_000, 10_020, 300)
+    frame["sick"], frame["person"] = rng.choice(["ja", "nein"], 300), np.arange(300) // 2
+    frame.to_csv("rows.csv", index=False, sep=";")
+    given = ["--separator", ";", "--target", "sick", "--output", "s.json"]
+    assert main(["schema", "rows.csv", *given]) == 0
+    said = capsys.readouterr().err
+    assert "hardly any two rows share a value: case,iban. If these are keys" in said
+    command = re.search("all of these suggestions in one command, .*: skdpgen (schema .*)", said)[1]
+    options = "--target sick --id case,iban --categorical zip --drop wave,remark --output s.json"
+    assert command == f"schema rows.csv --separator ';' {options}"
+    assert main(shlex.split(command)) == 0
+    said = capsys.readouterr().err
+    assert "in one command" not in said
+    fit = re.search(r"skdpgen (synthesize rows\.csv .*)", said)[1]
+    shared = "--schema s.json --target sick --drop wave,remark"
+    assert fit == f"synthesize rows.csv {shared} --epsilon 1 --output synthetic.csv --card card.json"
+    assert f"skdpgen report rows.csv synthetic.csv {shared} --card card.json" in said
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert main(shlex.split(fit)) == 0
+    made = pd.read_csv("synthetic.csv", sep=";")
+    assert list(made) == ["case", "pay", "iban", "zip", "sick", "person"]
 
 
 def test_schema_points_to_codes_whose_first_characters_may_be_groups(tmp_path, monkeypatch, capsys):

@@ -49,7 +49,7 @@ def test_options_of_csv_files_are_refused_with_parquet(table, option, capsys):
         (b"", "empty"),
         (b"\n\n", "empty"),
         (b"age,town\n", "a header and no rows"),
-        (b"age,town\n1,north\n2\n", "line 3 has 1 fields"),
+        (b"age,town\n1,north\n2\n", "line 3 has 1 field where the header has 2: if the last lines .* are a footer"),
         (b"age,town\n1,north,hunter2\n", "line 2 has 3 fields"),
         ("age,town\n1,köln\n".encode("latin-1"), "not UTF-8"),
         (b"age,age\n1,2\n", "duplicate column names: 'age'; rename them"),
@@ -435,6 +435,16 @@ def test_no_file_is_written_over_one_that_is_read(table, capsys, command):
     before = Path("table.csv").read_bytes()
     assert "overwrite" in refused(capsys, *command.split())
     assert Path("table.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(("n_below", "said"), [(0, True), (3, True), (200, False)])
+def test_a_footer_is_said_to_be_one_at_the_end_of_a_file_alone(tmp_path, capsys, n_below, said):
+    path = tmp_path / "footer.csv"
+    path.write_text("age,town\n" + "1,north\n" * 300 + "Source: hunter2\n" + "1,north\n" * n_below)
+    message = refused(capsys, "schema", str(path))
+    assert "line 302 has 1 field where the header has 2" in message
+    assert ("if the last lines of the file are a footer" in message) == said
+    assert "hunter2" not in message
 
 
 def test_rows_go_to_a_file(table, capsys):

@@ -301,6 +301,33 @@ def test_two_marks_of_missing_values_are_named_and_the_options_of_signs_and_time
 
 
 @pytest.mark.parametrize(
+    ("texts", "way_out"),
+    [
+        (["2021-08-04T01:50:00+02:00", "2021-12-04T01:50:00+01:00"], "differ between rows.*convert the column to UTC"),
+        (["2021-08-04 01:50+02:00", "2021-12-04 01:50Z"], "differ between rows.*convert the column to UTC"),
+        (["2021-08-04T01:50:00+02:00", "2021-12-04T01:50:00+02:00"], r"all rows share .*such as %Y-%m-%dT%H:%M:%S\+01"),
+        (["31/12/2021", "2021-12-31"], "several formats in one column .*rewrite the column in one format"),
+        (["31/12/2021", "31/12/2021 10:00"], "several formats in one column"),
+        (["31.12.2021", "1.2.2021 soon"], "several formats in one column"),
+    ],
+)
+def test_dates_that_no_format_reads_are_named_with_what_to_do(tmp_path, texts, way_out):
+    pd.DataFrame({"at": texts * 9, "time": ["13:45", "07:30"] * 9}).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.warns(
+        UserWarning, match=f"All values of 'at' look like .*{way_out}.*; those of 'time' look like times"
+    ):
+        read_table(tmp_path / "a.csv")
+
+
+def test_the_zone_of_each_row_is_no_part_of_a_format():
+    for make in (lambda form: Notation(dates=[form]), lambda form: Datetime("at", format=form)):
+        with pytest.raises((InvalidInputError, SchemaError), match=r"%z and %Z .*: convert .* to UTC"):
+            make("%Y-%m-%dT%H:%M:%S%z")
+        with pytest.raises((InvalidInputError, SchemaError), match=r"got '%H:%M'$"):
+            make("%H:%M")
+
+
+@pytest.mark.parametrize(
     ("dtype", "resolution", "form", "pattern"),
     [
         ("period[M]", "D", "%m/%Y", r"\d\d/\d{4}"),

@@ -40,6 +40,7 @@ def test_a_fit_of_a_file_in_another_notation_is_refused_and_charges_nothing(caps
     assert "give --decimal , and --missing TEXT, for each text of a missing value, for 'crp';" in said
     assert "give --decimal , for 'weight';" in said
     assert "give --dates %d.%m.%Y for 'seen'" in said
+    assert "first TEXT of --missing" in said
     assert "'pair'" not in said  # codes
     assert "n.b." not in said
     assert "--categorical crp,weight,seen" in said
@@ -155,9 +156,24 @@ def test_numbers_and_dates_beside_a_usual_mark_of_missing_values_are_refused(cap
     said = refused(capsys, "schema", "marked.csv")
     assert "give --missing NA for 'pay', 'day'; give --missing . for 'share'" in said
     assert "town" not in said  # categories
+    assert "first TEXT of --missing in all columns, and with --missing '' first empty fields" in said
     fit = ["synthesize", "marked.csv", "--kinds-from-values", "--output", "out.csv"]
     assert "give --missing NA" in refused(capsys, *fit)
     assert main(["schema", "marked.csv", "--missing", "NA", "--missing", ".", "--output", "s.json"]) == 0
     kinds = {column.name: type(column).__name__ for column in Schema.load("s.json").columns}
     assert kinds == {"pay": "Numeric", "day": "Datetime", "share": "Numeric", "town": "Categorical"}
     assert main(["schema", "marked.csv", "--categorical", "pay,day,share", "--output", "s.json"]) == 0
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_the_first_mark_is_written_in_all_columns():
+    pay, bill = (
+        pd.Series([str(k % 150) for k in range(400)]).mask(RNG.random(400) < 0.3, mark) for mark in ("k.A.", "")
+    )
+    frame = pd.DataFrame({"pay": pay, "bill": bill})
+    frame.to_csv("marked.csv", index=False)
+    fit = ["synthesize", "marked.csv", "--kinds-from-values", "--epsilon", "8", "--output", "out.csv"]
+    for marks, written in ((["k.A."], "k.A."), (["", "k.A."], ""), (["k.A.", ""], "k.A.")):
+        assert main([*fit, *(text for mark in marks for text in ("--missing", mark))]) == 0
+        rows = pd.read_csv("out.csv", dtype=str, keep_default_na=False)
+        assert all({text for text in rows[name] if not text[:1].isdigit()} == {written} for name in rows)

@@ -176,6 +176,12 @@ def test_rows_outside_of_declared_facts_are_counted_for_the_data_holder(table):
     assert "The file has other values too: m, x" in terminal.text
 
 
+def test_categories_none_of_which_is_in_the_file_are_said_to_be_none_of_it(table):
+    found, terminal = answered(table[["sex"]], "", "yes, no", "f, m, x", "")
+    assert "  | The file has none of these, and its values are: f, m, x." in terminal.text
+    assert found.schema["sex"].categories == ("f", "m", "x")
+
+
 def test_all_columns_left_out_is_refused(table):
     with pytest.raises(ValueError, match="every column is left out"):
         answered(table[["age"]], "", "x")

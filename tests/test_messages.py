@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import _command_line
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ import pytest
 from _command_line import refused
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
+from skdpgen.__main__ import main
 from skdpgen.exceptions import InvalidInputError, SchemaError
 from skdpgen.tabular import Categorical, Datetime, Numeric
 
@@ -160,6 +163,10 @@ def test_options_of_files(table, capsys, options, said):
     [
         (("--given", "job=baker"), "'job' has no category 'baker'; it has clerk, smith"),
         (("--given", "age=old"), "'old' of age=old is no number; 'age' takes numbers from 18 to 80"),
+        (
+            ("--given", "age=30,5..60"),
+            "from 18 to 80; options take numbers with a decimal point alone, such as 1000.5",
+        ),
         (("--given", "age=99"), "within its bounds (18, 80), lowest first; got 99"),
         (("--class-ratio", "maybe=1"), "no class 'maybe'; it has no, yes"),
         (("--class-ratio", "yes=half"), "'half' of yes=half is no number"),
@@ -169,3 +176,26 @@ def test_options_of_samples(model, tmp_path, capsys, asked, said):
     model.save(tmp_path / "m.safetensors")
     arguments = ("sample", str(tmp_path / "m.safetensors"), "--output", str(tmp_path / "out.csv"))
     assert said in refused(capsys, *arguments, *asked)
+
+
+def test_a_number_in_the_notation_of_the_file_is_said_in_the_one_of_options(model, tmp_path, capsys):
+    german = replace(SCHEMA, notation={"decimal": ",", "thousands": ".", "signs": ["\u20ac"]})
+    MomentSynthesizer(8.0, schema=german, target="ill").fit(rows()).save(tmp_path / "m.safetensors")
+    arguments = ("sample", str(tmp_path / "m.safetensors"), "--output", str(tmp_path / "out.csv"))
+    for written in ("age=1.000,5..", "age=1.000,5 \u20ac"):
+        assert "decimal point alone: write 1000.5" in refused(capsys, *arguments, "--given", written)
+    assert "write" not in refused(capsys, *arguments, "--given", "age=old")
+
+
+def test_a_model_without_a_target_is_said_to_have_no_classes(tmp_path, capsys):
+    MomentSynthesizer(8.0, schema=SCHEMA).fit(rows()).save(tmp_path / "m.safetensors")
+    arguments = ("sample", str(tmp_path / "m.safetensors"), "--output", str(tmp_path / "out.csv"))
+    assert "fitted without a target" in refused(capsys, *arguments, "--class-ratio", "yes=1")
+
+
+def test_the_command_says_that_other_models_are_fitted_in_python(table, capsys):
+    for name in ("DPMERFSynthesizer", "p3gn"):
+        with pytest.raises(SystemExit):
+            main(["synthesize", table, "--model", name, "--output", "out.csv"])
+        said = capsys.readouterr().err
+        assert f"fits moment and p3gm; other models are fitted in Python; got {name!r}" in said

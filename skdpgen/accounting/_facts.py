@@ -73,8 +73,8 @@ def table_columns(
     `declared`: names of the columns that a schema of the caller's declares. The kinds of the others are those of their
         dtypes.
     `from_values`: names of the columns whose dtypes were read from the values of a file.
-    Returns: the names alone where the facts of all columns are longer than 1 MiB; their count and digest where these
-        are.
+    Returns: the names alone, without those of keys, where the facts of all columns are longer than 1 MiB; their count
+        and digest where these are.
     """
     sources = dict.fromkeys(from_values, "values") | dict.fromkeys(declared, "schema")
     rows = [
@@ -86,7 +86,7 @@ def table_columns(
     ]
     if len(_text(rows)) <= _MOST_OF_COLUMNS:
         return rows
-    return _bounded([row["name"] for row in rows], _MOST_OF_COLUMNS)
+    return _bounded([row["name"] for row in rows if row["kind"] != "id"], _MOST_OF_COLUMNS)
 
 
 def array_columns(n_features: int | None, names: Sequence[Any] | None) -> list[Any] | dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
 import math
@@ -22,7 +23,8 @@ def add_reading(parser):
     add_repeated(
         parser,
         "--missing TEXT",
-        "text of a missing value; synthetic rows are written with the first TEXT",
+        "text of a missing value, as an empty field always is; synthetic rows have the first TEXT in all columns: "
+        "--missing '' --missing k.A. reads k.A. and writes empty fields",
     )
     parser.add_argument(
         "--separator", metavar="C", help="separator of the fields of a CSV file: a character, or tab (default: comma)"
@@ -299,7 +301,12 @@ def class_of(name):
 
 def short_name_of(name):
     """Return the short name of a model that may be given by its class name."""
-    return {long: short for short, long in MODELS.items()}.get(name, name)
+    name = {long: short for short, long in MODELS.items()}.get(name, name)
+    if name not in MODELS:
+        raise argparse.ArgumentTypeError(
+            f"this command fits {' and '.join(sorted(MODELS))}; other models are fitted in Python; got {name!r}"
+        )
+    return name
 
 
 def find_models(option, given=None):

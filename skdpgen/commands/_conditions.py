@@ -41,7 +41,7 @@ def read_given(texts, synthesizer):
             given[int(_number(name, text))] = _number(value, text)
         else:
             column = _column(name, synthesizer.schema_)
-            condition = _condition(value, column, text)
+            condition = _condition(value, column, text, synthesizer.schema_.notation)
             if column.name in given and not isinstance(condition, list):
                 raise ValueError(f"--given names {name} twice: give a range, LOW..HIGH")
             given[column.name] = given.get(column.name, []) + condition if isinstance(condition, list) else condition
@@ -55,14 +55,16 @@ def read_class_ratio(texts, synthesizer):
     if texts == ["balanced"]:
         return "balanced"
     codec = synthesizer.model_.codec
-    classes = {str(value): value for value in (codec.classes if codec.n_classes else ())}
+    if not codec.n_classes:
+        raise ValueError("--class-ratio: the model was fitted without a target of classes, and has no classes")
+    classes = {str(value): value for value in codec.classes}
     ratio = {}
     for text in texts:
         name, equals, share = text.rpartition("=")
         if not equals:
             raise ValueError(f"--class-ratio must be balanced, or CLASS=SHARE; got {text}")
         if name not in classes:
-            raise ValueError(f"--class-ratio: the model has no class {name!r}; it has {', '.join(classes) or 'none'}")
+            raise ValueError(f"--class-ratio: the model has no class {name!r}; it has {', '.join(classes)}")
         ratio[classes[name]] = _number(share, text)
     return ratio
 
@@ -74,7 +76,7 @@ def _column(name, schema):
     return by_text[name]
 
 
-def _condition(value, column, text):
+def _condition(value, column, text, notation=None):
     from ..tabular import Boolean, Categorical, Numeric
 
     if isinstance(column, Categorical | Boolean):
@@ -85,13 +87,26 @@ def _condition(value, column, text):
     if value == "":
         return None
     bounds = f"; {column.name!r} takes numbers from {column.bounds[0]} to {column.bounds[1]}"
-    read = (lambda end: _number(end, text, bounds)) if isinstance(column, Numeric) else str
+    read = (lambda end: _number(end, text, bounds, notation)) if isinstance(column, Numeric) else str
     low, dots, high = value.partition("..")
     return (read(low) if low else None, read(high) if high else None) if dots else read(value)
 
 
-def _number(value, text, allowed=""):
+def _number(value, text, allowed="", notation=None):
+    """A number with a decimal point; one in the notation of the file, as a schema declares it, is said in this form."""
     try:
         return float(value)
     except ValueError:
-        raise ValueError(f"{value!r} of {text} is no number{allowed}") from None
+        plain = _plain(value, notation or {})
+        raise ValueError(f"{value!r} of {text} is no number{allowed}{plain}") from None
+
+
+def _plain(value, declared):
+    """What to write for a number that has other marks than a decimal point; "" for other texts."""
+    from ..data.notation import Notation
+
+    marks = {name: declared[name] for name in ("decimal", "thousands", "signs") if name in declared}
+    if marks and (numbers := Notation(**marks).numbers_of([value])):
+        return f"; options take numbers with a decimal point alone: write {numbers[0]:.15g}"
+    other = any(mark in value for mark in ",' ") and any(character.isdigit() for character in value)
+    return "; options take numbers with a decimal point alone, such as 1000.5" if other else ""

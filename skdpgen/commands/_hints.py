@@ -15,6 +15,8 @@ UNIT_HINT = "if one person (or household, or device) may have several rows, prot
 _FEWEST = 20
 # Share of the rows with different texts from which a column is free text.
 _FREE_TEXT = 0.2
+# Share of the rows with different values from which a column may be one of keys, and the smallest of long numbers.
+_KEYS, _LONG = 0.95, 10**9
 # Rows for each value of a code, on average, from which it is no chance that another code follows from it.
 _ROWS_OF_A_CODE = 10
 # Different values from which codes are many, the share of them that have a digit, and the most groups of the coarsest
@@ -117,6 +119,20 @@ def free_texts(frame):
     """Return the columns of text that few rows share: the fit can learn no category of them."""
     texts = [name for name in frame.columns if _is_text(frame[name].dtype)]
     return [name for name in texts if len(frame) >= _FEWEST and are_free_text(frame[name].dropna())]
+
+
+def likely_keys(frame):
+    """Return the columns of texts and of long whole numbers that hardly any two rows of a DataFrame share."""
+    found = []
+    for name in frame.columns:
+        values = frame[name].dropna()
+        if len(values) < _FEWEST or values.nunique() < _KEYS * len(values):
+            continue
+        whole = pdt.is_integer_dtype(values.dtype) and bool((values >= _LONG).all())
+        # words, and moments, which a notation did not read, are no keys
+        if whole or (_is_text(values.dtype) and values.astype(str).str.fullmatch(r"[\w-]*\d[\w-]*").all()):
+            found.append(name)
+    return found
 
 
 def _is_text(dtype):

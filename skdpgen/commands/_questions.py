@@ -337,9 +337,8 @@ class _Question:
         known = set(column.categories)
         if not (unknown := [value for value in self.found.unique().tolist() if value not in known]):
             return column
-        self.terminal.say(
-            f"  | The file has other values too: {listed(map(_short, unknown), _SHOWN)}.".replace("'", "")
-        )
+        has = "has other values too" if len(unknown) < self.different else "has none of these, and its values are"
+        self.terminal.say(f"  | The file {has}: {listed(map(_short, unknown), _SHOWN)}.".replace("'", ""))
         self.terminal.say(
             '  Enter makes them "other", in the fit and in the rows; type the whole list again; or b to take it back.\n'
             '  The schema is public: with "other" it says that there are further values.'

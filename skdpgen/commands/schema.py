@@ -99,7 +99,9 @@ def run(arguments):
     else:
         print(schema.to_json())
     if terminal is not None:
-        _say_what_comes_next(arguments, output or _OUTPUT, answers, left_out)
+        _say_what_comes_next(arguments, output or _OUTPUT, answers.target, answers.unit, left_out)
+    elif output:
+        _say_what_comes_next(arguments, output, arguments.target, None, left_out)
 
 
 def _refusal(arguments, notation, left_out):
@@ -131,21 +133,47 @@ def _new_file(path, terminal, source):
 
 def _say_what_to_do(arguments, schema, frame):
     from ..tabular import Identifier
+    from ._hints import likely_units
 
     say(
         "the schema declares the names and kinds of the columns as public. Check them. Replace null by bounds "
         'or categories that are public knowledge, such as [0, 120], ["2020-01-01", "2024-12-31"] or ["yes", "no"]; '
         'what stays null is learned, and charged. Set "missing" to false for a column that cannot have missing values'
     )
-    _point_out(arguments, schema)
+    found = _point_out(arguments, schema)
     known = [name for name in frame.columns if isinstance(schema[name], Identifier) and schema[name].within_unit]
     _point_out_values(frame.drop(columns=known))
-    _point_out_columns(frame.drop(columns=[name for name in frame.columns if isinstance(schema[name], Identifier)]))
+    modelled = frame.drop(columns=[name for name in frame.columns if isinstance(schema[name], Identifier)])
+    for option, names in _point_out_columns(modelled).items():
+        found[option] += names
+    _say_in_one_command(arguments, found, likely_units(modelled))
     if schema.notation is not None:
         say(
             f"the schema stores how the file is written ({_notation(arguments).strip()}): synthesize and "
             "report need no such options with this schema, and synthetic rows are written in the same way"
         )
+
+
+def _say_in_one_command(arguments, found, units):
+    """Print the command that takes all that was suggested, and what was asked of this one.
+
+    `found`: names by option; the first option that has a name takes it. `units`: stay as they are, for ``--unit``.
+    """
+    taken, given = list(units), {}
+    for option, names in found.items():
+        given[option] = [name for name in dict.fromkeys(names) if name not in taken and name != arguments.target]
+        taken += given[option]
+    if not any(given.values()):
+        return
+    asked = {"id": arguments.id, "categorical": arguments.categorical, "drop": arguments.drop}
+    text = options(public=arguments.public, target=arguments.target, number_in_unit=arguments.number_in_unit)
+    for option, names in given.items():
+        text += options(**{option: [*asked[option], *([_comma(names)] if names else [])]})
+    text += " --no-questions" * arguments.no_questions + options(output=arguments.output)
+    say(
+        "all of these suggestions in one command, from which you can take out what is wrong: skdpgen schema "
+        f"{shlex.quote(arguments.input)}{_notation(arguments, dates=True)}{text}"
+    )
 
 
 def _notation(arguments, *, dates=False):
@@ -163,10 +191,10 @@ def _notation(arguments, *, dates=False):
     return text + (" --header" if arguments.header else "")
 
 
-def _say_what_comes_next(arguments, schema, answers, left_out):
+def _say_what_comes_next(arguments, schema, target, unit, left_out):
     """Print the two commands that follow, with the options of this one that they need too."""
-    shared = options(schema=schema, target=answers.target)
-    shared += options(unit=answers.unit, drop=",".join(map(str, left_out)) or None)
+    shared = options(schema=schema, target=target)
+    shared += options(unit=unit, drop=",".join(map(str, left_out)) or None)
     source = shlex.quote(arguments.input)
     say(
         "next, a fit, which is charged, and a page for your eyes alone:\n"
@@ -213,7 +241,10 @@ def _patterns(texts, known):
 
 
 def _point_out(arguments, schema):
-    """Say which columns may be identifiers or codes, by names and dtypes alone, and the command that settles it."""
+    """Say which columns may be identifiers or codes, by names and dtypes alone, and the command that settles it.
+
+    Returns: their names by option, a dict.
+    """
     from ..tabular import Numeric
     from ..tabular._identifiers import identifies_persons, likely_codes, likely_identifiers
 
@@ -244,6 +275,7 @@ def _point_out(arguments, schema):
             f"whole numbers, which are taken for quantities: {', '.join(map(str, whole))}. If one of them is "
             "a code or a class, name it by --categorical, or --target"
         )
+    return {"id": keys, "categorical": codes, "drop": persons}
 
 
 def _point_out_values(frame):
@@ -268,21 +300,32 @@ def _point_out_values(frame):
 
 
 def _point_out_columns(frame):
-    """Say which columns tell nothing, or follow from others: for the data holder alone."""
-    from ._hints import code_systems, constants, copies, free_texts, lacking_times, likely_units, nested
+    """Say which columns tell nothing, or follow from others: for the data holder alone.
 
-    said = []
-    if names := constants(frame):
+    Returns: the columns to leave out and to make keys, a dict by option.
+    """
+    from ._hints import code_systems, constants, copies, free_texts, lacking_times, likely_keys, likely_units, nested
+
+    said, units = [], likely_units(frame)
+    left_out = constants(frame)
+    if names := left_out:
         said.append(
             f"one value in all rows: {_comma(names)}. They take budget and tell nothing: --drop "
             f"{shlex.quote(_comma(names))}"
         )
-    if names := [name for name in free_texts(frame) if name not in likely_units(frame)]:
+    if names := [name for name in free_texts(frame) if name not in units]:
         said.append(
             f"text that few rows share: {_comma(names)}. Nothing of it can be learned; free text and keys are best "
             f"left out: --drop {shlex.quote(_comma(names))}"
         )
+        left_out = left_out + names
+    if keys := [name for name in likely_keys(frame) if name not in units]:
+        said.append(
+            f"hardly any two rows share a value: {_comma(keys)}. If these are keys, a sample can have fresh ones: --id "
+            f"{shlex.quote(_comma(keys))} (NAME=P-####: of this form)"
+        )
     pairs = copies(frame)
+    left_out = left_out + [name for _, name in pairs]
     if pairs:
         names = shlex.quote(_comma([name for _, name in pairs]))
         said.append(
@@ -317,6 +360,7 @@ def _point_out_columns(frame):
         )
     for text in said:
         say(text)
+    return {"id": keys, "drop": left_out}
 
 
 def _comma(names):

@@ -19,6 +19,8 @@ UNREADABLE = (csv.Error, OSError, EOFError, zlib.error)
 # Lines that show whether the lines above them are a title.
 _PEEKED = 20
 _MARKS = ",;\t|"
+# Lines at the end of a file that may be a footer.
+_FOOTER = 10
 
 
 def open_text(path, notation):
@@ -85,9 +87,10 @@ def check_layout(path, notation):
         _check_header(path, header, separator, notation.numeric_names, skipped + start)
         for row in rows:
             if row and len(row) != width:
-                hint = _title_hint(path, notation, [separator, *others]) if len(row) > width else ""
                 line = skipped + rows.line_num
-                raise InvalidInputError(f"{path}: line {line} has {len(row)} fields where the header has {width}{hint}")
+                hint = _title_hint(path, notation, [separator, *others]) if len(row) > width else _footer_hint(rows)
+                fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
+                raise InvalidInputError(f"{path}: line {line} has {fields} where the header has {width}{hint}")
         if rows.line_num == start:
             raise InvalidInputError(f"{path}: a header and no rows")
 
@@ -114,6 +117,13 @@ def _title_hint(path, notation, marks):
     divided, option = ("", "") if usual else (f"{name!r} separates the fields, and ", f"--separator {name!r} ")
     above = "line 1 is a title" if line == 2 else f"the lines above line {line} are a title"
     return f": if {divided}{above}, give {option}--skip-lines {line - 1}"
+
+
+def _footer_hint(rows):
+    """What to do if a row that is too short is among the last ones of the file, which `rows` reads on; else ""."""
+    if len(list(itertools.islice(rows, _FOOTER))) == _FOOTER:
+        return ""
+    return ": if the last lines of the file are a footer, such as totals or a source, delete them"
 
 
 def _name(mark):

@@ -14,7 +14,7 @@ from ..tabular._formats import form_of_strptime, time_zone
 from ..utils.callers import warn_user
 from ..utils.categories import family, number_text
 from .notation import AS_NEGATIVE, NEGATIVE_MARKS, USUAL_NOTATION
-from .other_notations import Reading, marks_among, readings_of
+from .other_notations import FIRST_IS_WRITTEN, Reading, marks_among, readings_of
 
 DATE = r"\d{4}-\d{2}-\d{2}"
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -47,17 +47,29 @@ _NEGATIVE = (
     rf"|{_SIGN}\s?{_DIGITS}\s?{_SIGN}\s?(?:-|{_DASH})"
 )
 _OTHER_DATE = r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?:[T ].*)?"
+_DAY_PARTS = r"\d+([./-])\d+([./-])\d+([T ])?.*"  # what all dates of one format have in common
+_ZONED = DATE + r"[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})"
 _TIME = r"\d{1,3}:\d{2}(?::\d{2})?"
 _LOOKS_LIKE = {
     _NEGATIVE: "numbers with parentheses or dashes that mark negative ones (no option reads them, and --missing would "
     f"leave them out: {AS_NEGATIVE})",
     _FORMATTED: "numbers with signs or separators (--decimal, --thousands and --sign say how numbers are written: for "
     "$1,250.50 give --thousands , --sign '$')",
-    _OTHER_DATE: "dates in another format (--dates says how they are written: for 31.12.2024 give --dates %d.%m.%Y; a "
-    "time zone that all rows share is part of the format, such as %Y-%m-%dT%H:%M:%S+01:00)",
+    _OTHER_DATE: "dates in another format (--dates says how they are written: for 31.12.2024 give --dates %d.%m.%Y)",
     _TIME: "times of the day, or durations (no option reads times without a day: write them as minutes first, such as "
     "90 for 1:30)",
 }
+_OFFSETS_DIFFER = (
+    "date-times whose UTC offsets differ between rows, as in summer time (no option reads them, and --dates has no %z: "
+    "convert the column to UTC first, as by pandas.to_datetime(..., format='ISO8601', utc=True))"
+)
+_OFFSET_SHARED = (
+    "date-times with a UTC offset that all rows share (--dates says how they are written, with the offset as part of "
+    "the format, such as %Y-%m-%dT%H:%M:%S+01:00)"
+)
+_SEVERAL_FORMATS = (
+    "dates in several formats in one column (no option reads them: rewrite the column in one format first)"
+)
 _IN_ANOTHER_NOTATION = "numbers or dates in another notation"
 _MARKED = " and --missing TEXT, for each text of a missing value"
 # Values that are compared with a pattern before all others: they rule out most columns.
@@ -291,7 +303,7 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
                 continue
         odd = _no_number(values) if notation.plain else ~values.str.fullmatch(notation.number)
         n_odd = values[odd].nunique()
-        looks = next((like for like in _LOOKS_LIKE if _all_match(values, like)), None)
+        looks = _look(values)
         if n_odd and _are_some_negative(values):
             looks = _NEGATIVE
         readings, marked = readings_of(values, notation) if n_odd else ((), False)
@@ -315,16 +327,29 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
     if almost:
         warn_user(
             f"read as text, although all values but one text, or a few, are numbers: {', '.join(almost)}. If these "
-            "texts stand for a missing value, give each as --missing TEXT",
+            f"texts stand for a missing value, give each as --missing TEXT ({FIRST_IS_WRITTEN})",
             UserWarning,
         )
     if formatted:
+        ways = {}
+        for name, looks in formatted.items():
+            ways.setdefault(_LOOKS_LIKE.get(looks, looks), []).append(name)
         warn_user(
-            f"read as text, from which almost nothing can be learned: {', '.join(formatted)}. All values look like "
-            + "; or like ".join(_LOOKS_LIKE.get(like, like) for like in dict.fromkeys(formatted.values())),
+            f"read as text, from which almost nothing can be learned: {', '.join(formatted)}. All values "
+            + "; those ".join(f"of {', '.join(names)} look like {way}" for way, names in ways.items()),
             UserWarning,
         )
     return frame, resolutions, formats
+
+
+def _look(values):
+    """What all texts of a column look like, in words or a key of `_LOOKS_LIKE`; None: none of it."""
+    look = next((like for like in _LOOKS_LIKE if _all_match(values, like)), None)
+    if look != _OTHER_DATE:
+        return look
+    if _all_match(values, _ZONED):
+        return _OFFSET_SHARED if values.str.extract(_ZONED)[0].nunique() == 1 else _OFFSETS_DIFFER
+    return _SEVERAL_FORMATS if len(values.str.extract(_DAY_PARTS).drop_duplicates()) > 1 else look
 
 
 def _are_some_negative(values):

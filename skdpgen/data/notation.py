@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ..exceptions import InvalidInputError
-from ..tabular._formats import is_date_format
+from ..tabular._formats import NO_ZONES, has_zone, is_date_format
 
 # Patterns of the mark of thousands; a space may be a no-break space or a narrow one.
 _MARKS = {".": r"\.", ",": ",", "'": "['\u2019]", "space": "[ \u00a0\u202f]"}
@@ -83,6 +83,7 @@ class Notation:
             if not is_date_format(form):
                 raise InvalidInputError(
                     f"a format of dates must be one of strptime, with a year, such as %d.%m.%Y; got {form!r}"
+                    + (f". {NO_ZONES}" if has_zone(form) else "")
                 )
 
     # ---- the file --------------------------------------------------------------------------------------------------

@@ -35,6 +35,11 @@ _DAYS = tuple(
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S")
 _DATES = tuple(day + clock for clock in _CLOCKS for day in _DAYS if (day, clock) != ("%Y-%m-%d", ""))
 _ISO_DAY = "%Y-%m-%d"
+# What only Python reads: an offset of each row, and times without a day, in the formats of `datetime.strptime`.
+_LIKE_ZONED = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})"
+_LIKE_MOMENTS = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}\.\d{1,9}"
+_TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f")
+_LIKE_TIMES = r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
 _LIKE_DATES = r"\d{1,4}([./-])\d{1,2}\1\d{1,4}(?:[T ]\d{1,2}:\d{2}(?::\d{2})?)?"
 # With English names of months, as statistical programs write them: 24JUN2023, 24-Jun-2023, 24JUN2023:13:45:00.
 _NAMED = tuple(day.replace(" ", mark) for mark in ("", "-", " ", ".") for day in ("%d %b %Y", "%d %B %Y", "%d %b %y"))
@@ -56,6 +61,7 @@ class Reading:
     signs: tuple = ()  # tuple of str; signs that the table does not leave out
     date: str | None = None  # format of dates; None for numbers
     missing: tuple = ()  # tuple of str; texts of missing values that the table does not know
+    python: str | None = None  # what reads it in Python, where no option of the command line does
 
     def options(self):
         """Return the options of the command line."""
@@ -65,6 +71,8 @@ class Reading:
 
     def in_pandas(self):
         """Return what reads such numbers or dates in Python."""
+        if self.python is not None:
+            return self.python
         if self.date is not None:
             return f"pandas.to_datetime(..., format={form_of_strptime(self.date)!r})"
         given = [("decimal", self.decimal), ("thousands", {"space": " "}.get(self.thousands, self.thousands))]
@@ -94,8 +102,8 @@ def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, iso=False, placeh
     `texts`: values that are not missing.
     `notation`: of the table.
     `dates`: whether dates are looked for, too.
-    `iso`: whether days in ISO 8601 are among these dates: a CSV file has them in its usual notation, a DataFrame has
-        not.
+    `iso`: whether days in ISO 8601 are among these dates, and date-times with a zone and times without a day, which no
+        option reads: a CSV file has them in its usual notation or as text, a DataFrame has neither.
     `placeholders`: most different texts without a digit that may stand for missing values.
     Returns `readings`: each of them reads all texts that contain a digit. The first two are the likeliest; `marked`:
         whether other texts stand for missing values: a few without a digit.
@@ -177,11 +185,30 @@ def _dates(texts, notation, forms):
             # a few texts rule out most formats
             known = [form for form in known if form not in notation.dates and _all_read(texts.iloc[:_FEW], form)]
             return tuple(Reading(date=form) for form in known if _all_read(texts, form))
-    return ()
+    return _in_python(texts) if _ISO_DAY in forms else ()
+
+
+def _in_python(texts):
+    """Readings of moments with a zone or with fractions of a second, and of times of the day."""
+    for like, how in ((_LIKE_ZONED, "format='ISO8601', utc=True"), (_LIKE_MOMENTS, "format='ISO8601'")):
+        if texts.str.fullmatch(like).all():
+            moments = pd.to_datetime(texts.astype(object), errors="coerce", format="ISO8601", utc=True)
+            return (Reading(python=f"pandas.to_datetime(..., {how})"),) if moments.notna().all() else ()
+    if not texts.str.fullmatch(_LIKE_TIMES).all():
+        return ()
+    return tuple(
+        Reading(python=f"pandas.to_datetime(..., format={form!r}).dt.time") for form in _TIMES if _all_read(texts, form)
+    )
 
 
 def _all_read(texts, form):
     return bool(pd.to_datetime(texts.astype(object), errors="coerce", format=form_of_strptime(form)).notna().all())
+
+
+# What is written for a missing value, for messages that advise --missing.
+FIRST_IS_WRITTEN = (
+    "synthetic rows have the first TEXT of --missing in all columns, and with --missing '' first empty fields"
+)
 
 
 # ---- what is said of them ------------------------------------------------------------------------------------------
@@ -198,6 +225,8 @@ def refusal_of_file(found):
         ways.setdefault(" or ".join(one.options() for one in readings[:2]) + missing, []).append(name)
     said = "; ".join(f"give {way} for {listed(of)}" for way, of in ways.items())
     columns = _quoted_names(names)
+    if any(marked or any(one.missing for one in readings) for readings, marked in found.values()):
+        said += f"; {FIRST_IS_WRITTEN}"
     return (
         "columns that would be taken for text, although their values look like numbers or dates in another notation: "
         f"{said}. If such a column is one of categories, declare it by skdpgen schema --categorical {columns}, and "
@@ -218,7 +247,7 @@ def refusal_of_columns(found):
     said = "; ".join(f"{listed(of, 5)}: {way}" for way, of in ways.items())
     first = next(iter(found))
     return (
-        f"columns of text whose values all look like numbers or dates, to be read as such: {said}. If such a column is "
-        f"one of categories, say so: X.astype({{{first!r}: 'category'}}), or declare it as "
-        "Categorical in the schema. Nothing was charged"
+        f"columns of text whose values all look like numbers, dates or times, to be read as such: {said}. If such "
+        f"a column is one of categories, say so: X.astype({{{first!r}: 'category'}}), or declare it as Categorical in "
+        "the schema. Nothing was charged"
     )

@@ -10,6 +10,7 @@ from .._parameters import GroupDivergence, ParameterObject, unit_columns
 from ..accounting._facts import table_columns
 from ..exceptions import InvalidInputError
 from ..tabular import Numeric
+from ..tabular._identifiers import merge_keys
 from ..tabular._schema import check_unique
 from ..utils.validation import advice_of_foreign_table, is_foreign_table, validate_data, validate_rows
 from .arrays import ArrayRows, check_image_shape, point_out_images
@@ -209,4 +210,5 @@ def columns_of(estimator, rows):
         return None
     # the schema before anything was learned: public, and None where a fact is learned and charged
     declared = () if estimator.schema is None else estimator.schema.names
-    return table_columns(rows.table.to_dict()["columns"], declared, rows.kinds_from_values)
+    table = merge_keys(rows.table, rows.keys)  # a sample has the columns of keys too
+    return table_columns(table.to_dict()["columns"], declared, rows.kinds_from_values)

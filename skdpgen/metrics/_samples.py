@@ -12,6 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from ..exceptions import InvalidInputError
 from ..tabular._formats import plain_forms
+from ..utils.printing import plain_number
 
 # Indicators of one column for a classifier, or for a distance: rarer categories share the last one.
 MOST_LEVELS = 200
@@ -253,7 +254,7 @@ def _number(bound):
 def _interval(low, high, kind):
     if kind == "date":
         return f"{pd.Timestamp(int(low)):%Y-%m-%d}"
-    return f"{low:.4g} to {high:.4g}"
+    return f"{plain_number(low)} to {plain_number(high)}"
 
 
 def _bins(values, low, high, n_bins):

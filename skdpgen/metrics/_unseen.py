@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..utils.printing import plain_number
 from ._quality import CATEGORY, category_counts, tame_numbers
 from ._samples import ColumnCells, column_cells, column_kind, paired_frames
 
@@ -162,7 +163,7 @@ def _values(real, synthetic, declared, n_bins):
 
 
 def _shown(value, kind):
-    return f"{pd.Timestamp(int(value)):%Y-%m-%d}" if kind == "date" else f"{value:.6g}"
+    return f"{pd.Timestamp(int(value)):%Y-%m-%d}" if kind == "date" else plain_number(value, 6)
 
 
 def _span(low, high, kind):

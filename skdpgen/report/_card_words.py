@@ -102,7 +102,8 @@ def _protected(card) -> Part:
     else:
         used = card.relation.unit.max_rows
         sentences += [
-            f"{unit!r} is the column that says whose row it is. The rows are modelled without it.",
+            f"{unit!r} is the column that says whose row it is. The rows are modelled without it; where synthetic "
+            "rows have this column, its values are invented, too.",
             f"However many rows a {noun} has in the data, the fit used at most {used} of them, drawn at random among "
             f"its own. Ask whether {unit!r} is the same in all rows of one person: a person with several identifiers "
             "is protected less than stated here.",
@@ -129,10 +130,33 @@ def _columns(card) -> list[str]:
         return [] if card.get("date") else ["This card is of an earlier version, which did not list the columns."]
     if isinstance(columns, dict):
         count = columns.get("count")
-        return [f"The data had {count:,} columns without names."] if isinstance(count, int) else []
-    names = [str(_name(column)) for column in columns]
-    more = f" and {len(names) - _NAMED:,} more, which are listed below" if len(names) > _NAMED else ""
-    return [f"The data had {len(names):,} columns: {', '.join(names[:_NAMED])}{more}."]
+        return [f"{_counted(count)} without names {_were(count)} modelled."] if isinstance(count, int) else []
+    keys = [column for column in columns if _is_key(column)]
+    modelled = [column for column in columns if not _is_key(column)]
+    said = [f"{_counted(len(modelled))} {_were(len(modelled))} modelled: {_names(modelled)}."]
+    if keys:
+        said.append(
+            f"Besides, {_counted(len(keys))} of the synthetic rows {'holds' if len(keys) == 1 else 'hold'} invented "
+            f"keys: {_names(keys)}. The fit never read the real keys."
+        )
+    return said
+
+
+def _is_key(column) -> bool:
+    return isinstance(column, dict) and column.get("kind") == "id"
+
+
+def _counted(count) -> str:
+    return f"{count:,} column{'' if count == 1 else 's'}"
+
+
+def _were(count) -> str:
+    return "was" if count == 1 else "were"
+
+
+def _names(columns) -> str:
+    more = f" and {len(columns) - _NAMED:,} more, which are listed below" if len(columns) > _NAMED else ""
+    return ", ".join(str(_name(column)) for column in columns[:_NAMED]) + more
 
 
 def _meaning(card, found, charges) -> Part:
@@ -270,6 +294,8 @@ _SOURCES = {
     "dtype": "type of the column",
     "values": "read from the values of the CSV file, declared public by the caller",
 }
+# Kinds of columns, where their name in a schema does not say it.
+_KINDS = {"id": "invented keys"}
 
 
 def _column(column) -> tuple:
@@ -278,7 +304,8 @@ def _column(column) -> tuple:
     known = {key: value for key, value in column.items() if key not in ("name", "kind", "from")}
     facts = [_fact(key, value) for key, value in known.items()]
     source = _SOURCES.get(str(column.get("from")), "")
-    return str(_name(column)), str(column.get("kind", "")), "; ".join(facts), source
+    kind = str(column.get("kind", ""))
+    return str(_name(column)), _KINDS.get(kind, kind), "; ".join(facts), source
 
 
 def _listed(fact) -> list:
@@ -382,6 +409,7 @@ _TRUTHS = {
     ("missing", False): "no value is missing",
     ("integer", True): "whole numbers",
     ("integer", False): "numbers with decimals",
+    ("within_unit", True): "numbers of the rows of a unit",
 }
 _OPTIONS = (("synthetic", "--data", "ROWS"), ("model", "--model", "MODEL"))
 

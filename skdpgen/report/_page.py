@@ -8,7 +8,7 @@ import html
 import io
 import warnings
 
-from ..utils.printing import printable
+from ..utils.printing import plain_number, printable
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -153,7 +153,7 @@ def _row(row):
     cells = [f'<th scope="row">{text(row[0])}</th>']
     for value in row[1:]:
         if isinstance(value, float):
-            cells.append(f'<td class="number">{"" if value != value else format(value, ".4g")}</td>')
+            cells.append(f'<td class="number">{"" if value != value else plain_number(value)}</td>')
         elif isinstance(value, int):
             cells.append(f'<td class="number">{value:,}</td>')
         else:

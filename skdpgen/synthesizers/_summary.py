@@ -16,7 +16,7 @@ from ..generators.product_mixture import TableModel
 from ..generators.refined_table import RefinedTable
 from ..tabular import Boolean, Categorical, Datetime
 from ..tabular._columns import bin_decimals, rounded_to, unit_microseconds
-from ..utils.printing import printable, table_lines
+from ..utils.printing import plain_number, printable, table_lines
 from ._count_errors import KeptSizes, count_errors, joint_sd, kept_sizes, seen_by_tables, smallest_seen, weighs_units
 from ._frame_model import joined_noise
 
@@ -606,4 +606,4 @@ def _hold_one_value(edges, integer):
 def _value(column, value):
     if isinstance(column, Datetime):
         return str(pd.Timestamp(int(value), unit=column.resolution if column.resolution != "min" else "m").date())
-    return f"{value:.4g}"
+    return plain_number(value)

@@ -20,7 +20,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.categories import family
-from ._formats import OBJECTS, form_of, is_date_format, parse_form, range_of_form
+from ._formats import NO_ZONES, OBJECTS, form_of, has_zone, is_date_format, parse_form, range_of_form
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
 MAX_INTEGER = 2**53
@@ -632,7 +632,11 @@ class Datetime:
             "datetimes",
         )
         if self.format is not None and not is_date_format(self.format):
-            _fail(self, f"format must be one of strptime, with a year, such as %d.%m.%Y; got {self.format!r:.60}")
+            no_zones = f". {NO_ZONES}" if has_zone(self.format) else ""
+            _fail(
+                self,
+                f"format must be one of strptime, with a year, such as %d.%m.%Y; got {self.format!r:.60}{no_zones}",
+            )
         if self.bounds is not None:
             object.__setattr__(self, "bounds", self._checked_bounds())
 

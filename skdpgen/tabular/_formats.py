@@ -25,6 +25,11 @@ _SPAN = re.compile(
 _PERIOD = re.compile(r"period\[([A-Za-z]{1,3}(?:-[A-Z]{3})?)\]")
 _INTERVAL = re.compile(r"interval\[(?:int64|float64), (?:left|right|both|neither)\]")
 _ENDS = re.compile(r"[\[(](-?[\d.e+-]+|-?inf), (-?[\d.e+-]+|-?inf)[\])]")
+# What is said of %z and %Z, which read the zone of each row: all rows of a column share one.
+NO_ZONES = (
+    "%z and %Z are not supported: convert the column to UTC first; an offset that all rows share is part of the "
+    "format, such as %Y-%m-%dT%H:%M:%S+01:00"
+)
 # Parts of a format of dates, and those of names in capitals: %^b is DEC where %b is Dec.
 _DIRECTIVE = re.compile(r"%\^[aAbBp]|%.|[^%]+|%", re.DOTALL)
 _CAPITALS = re.compile(r"%\^[aAbBp]")
@@ -46,6 +51,11 @@ def is_date_format(form):
     except (ValueError, TypeError):
         return False
     return bool(not pd.isna(read) and read.year == day.year and read.tzinfo is None)
+
+
+def has_zone(form):
+    """Whether a format of dates has the zone of each row: it is none that a column can have."""
+    return isinstance(form, str) and bool({"%z", "%Z"} & set(_DIRECTIVE.findall(form)))
 
 
 def form_of_strptime(form):

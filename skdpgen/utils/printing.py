@@ -45,6 +45,21 @@ def listed(values: Any, most: int = 10) -> str:
     return shown + (f" and {len(values) - most} more" if len(values) > most else "")
 
 
+def plain_number(value: float, digits: int = 4) -> str:
+    """Return a number with so many significant digits; from 10,000 to a billion in full, with commas.
+
+    Examples
+    --------
+    >>> from skdpgen.utils.printing import plain_number
+    >>> print(plain_number(0.80531), plain_number(1283140.2), plain_number(2.5e12))
+    0.8053 1,283,140 2.5e+12
+    """
+    size = abs(value)
+    if not 1e4 - 0.5 <= size < 1e9:  # years have no comma
+        return f"{value:.{digits}g}"
+    return f"{value:,.0f}" if size >= 10**digits - 0.5 else f"{value:,.{digits}g}"
+
+
 def one_line(text: Any) -> str:
     """Return a text on one line, printable, with single spaces; of a very long one the beginning."""
     text = " ".join(str(text).split())

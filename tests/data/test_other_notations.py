@@ -130,6 +130,38 @@ def test_a_fit_refuses_dates_that_are_text(form, way, capitals):
     assert "date" in str(MomentSynthesizer(8.0).fit(frame).sample(5).dtypes["seen"])
 
 
+MOMENTS = pd.date_range("2021-01-01", periods=400, freq="29h")
+SUMMER = [f"{at:%Y-%m-%dT%H:%M:%S}+0{1 + (3 < at.month < 11)}:00" for at in MOMENTS]
+
+
+@pytest.mark.parametrize(
+    ("texts", "way"),
+    [
+        (SUMMER, "format='ISO8601', utc=True)"),
+        ([text[:19] + "Z" for text in SUMMER], "format='ISO8601', utc=True)"),
+        ([text.replace("T", " ")[:16] + "+00:00" for text in SUMMER], "format='ISO8601', utc=True)"),
+        ([text[:19] + ".5" for text in SUMMER], "format='ISO8601')"),
+        ([text[11:16] for text in SUMMER], "format='%H:%M').dt.time"),
+        ([text[11:19] for text in SUMMER], "format='%H:%M:%S').dt.time"),
+    ],
+)
+def test_a_fit_refuses_moments_with_a_zone_and_times_of_the_day_that_are_text(texts, way):
+    frame = FRAME[["age"]].assign(at=texts)
+    budget = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(InvalidInputError, match=re.escape(f"'at': pandas.to_datetime(..., {way}")) as said:
+        MomentSynthesizer(1.0, accountant=budget).fit(frame)
+    assert "Nothing was charged" in str(said.value)
+    assert not any(text in str(said.value) for text in texts)
+    assert budget.epsilon_spent() == 0
+    read = eval(f"pandas.to_datetime(frame['at'], {way}", {"pandas": pd, "frame": frame})
+    assert MomentSynthesizer(8.0).fit(frame.assign(at=read)).sample(5)["at"].notna().all()
+
+
+@pytest.mark.parametrize("texts", [["2:1", "10:3"], ["25:10", "13:45"], ["13:45", "2020-01-01"]])
+def test_scores_and_durations_are_no_times_of_the_day(texts):
+    assert _options(texts, iso=True) == ([], False)
+
+
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 @pytest.mark.parametrize(
     ("frame", "options"),

@@ -21,7 +21,7 @@ from skdpgen.__main__ import main
 from skdpgen.accounting import Phase, gaussian_mu, non_private_event
 from skdpgen.accounting._card import digest
 from skdpgen.report import build_report, card_page, card_text
-from skdpgen.tabular import Categorical, Numeric
+from skdpgen.tabular import Categorical, Identifier, Numeric
 from skdpgen.testing import seeded_noise
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -57,7 +57,7 @@ def test_the_page_answers_the_questions_of_a_privacy_officer_in_order(fitted):
     assert [text.index(title) for title in TITLES] == sorted(text.index(title) for title in TITLES)
     for said in (
         "This release is differentially private: epsilon 1 at delta 1e-05, for one row.",
-        "The data had 3 columns: age, job, pay.",
+        "3 columns were modelled: age, job, pay.",
         "if any one row were added or removed",
         "This ledger saw this fit alone.",
         "bounds 17, 90",
@@ -87,6 +87,25 @@ def test_a_learned_number_of_rows_is_not_said_to_be_public():
     assert "all rows of one home together, called a unit here" in text
     assert re.search(r"as 'home' says \(most rows used of one unit: \d+; this number was learned, and charged\)", text)
     assert "2 columns declared, which the card lists, and of these 1 that the rows do not have" in text
+
+
+def test_the_card_names_the_columns_of_invented_keys(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"case": range(300), "home": rng.integers(0, 200, 300).astype(str), "pay": rng.random(300)})
+    frame["visit"] = frame.groupby("home").cumcount() + 1
+    columns = [Identifier("case", pattern="F#######"), Categorical("home"), Numeric("pay", (0, 1))]
+    schema = Schema([*columns, Identifier("visit", within_unit=True)])
+    card = MomentSynthesizer(3.0, schema=schema, unit=PrivacyUnit("home", max_rows=3)).fit(frame).card_
+    assert [column["name"] for column in card["columns"]] == ["case", "pay", "visit"]
+    text = words(card_page(card))
+    assert "1 column was modelled: pay." in text
+    assert "2 columns of the synthetic rows hold invented keys: case, visit. The fit never read the real keys." in text
+    assert "where synthetic rows have this column, its values are invented, too" in text
+    assert "4 columns declared, which the card lists, and of these 1 that the rows do not have, as that of" in text
+    assert "pattern F#######" in text
+    assert "numbers of the rows of a unit" in text
+    card.save(tmp_path / "card.json")
+    assert PrivacyCard.load(tmp_path / "card.json").verify()["private"]
 
 
 def test_long_lists_of_categories_hide_no_other_fact():

@@ -371,7 +371,7 @@ def test_a_fit_warns_of_a_spike_and_of_nothing_once_its_bounds_are_declared():
     rng = np.random.default_rng(0)
     gain = np.where(rng.random(6000) < 0.05, 99_999, rng.integers(0, 20_000, 6000))
     frame = pd.DataFrame({"gain": gain, "other": rng.random(6000)})
-    with pytest.warns(UtilityWarning, match=r"many rows lie together at an end of 'gain' \(about 9\.\d+e\+04\)"):
+    with pytest.warns(UtilityWarning, match=r"many rows lie together at an end of 'gain' \(about 9\d,\d{3}\)"):
         MomentSynthesizer(4.0).fit(frame)
     bounds = Schema.from_kinds(frame).replace(Numeric("gain", (0, 99_999), integer=True))
     with warnings.catch_warnings():

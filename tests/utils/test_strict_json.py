@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from skdpgen.utils.printing import one_line, printable
+from skdpgen.utils.printing import one_line, plain_number, printable
 from skdpgen.utils.strict_json import MOST_DEPTH, read_json, read_json_file
 
 
@@ -53,3 +53,17 @@ def test_no_text_begins_a_line_or_commands_a_terminal():
     assert printable("Málaga, 東京, наука") == "Málaga, 東京, наука"
     assert one_line("a\n  b") == "a b"
     assert len(one_line("x" * 10**6)) < 2100
+
+
+def test_numbers_up_to_a_billion_have_no_power_of_ten():
+    shown = {
+        1283140.2: "1,283,140",
+        58634.4: "58,634",
+        9999.7: "10,000",
+        2021.0: "2021",
+        0.80531: "0.8053",
+        -2e5: "-200,000",
+    }
+    assert {value: plain_number(value) for value in shown} == shown
+    assert [plain_number(value, 6) for value in (126149.0, 10473.44, 999999.7)] == ["126,149", "10,473.4", "1,000,000"]
+    assert [plain_number(value) for value in (2.5e12, float("inf"), 1e-7)] == ["2.5e+12", "inf", "1e-07"]
