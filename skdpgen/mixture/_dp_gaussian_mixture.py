@@ -17,7 +17,14 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
 from ..data.array_units import LearnedRowsMixin
-from ..data.labels import class_labels, declared_codes, label_codes, learn_classes, sorted_classes
+from ..data.labels import (
+    check_list_of_classes,
+    class_labels,
+    declared_codes,
+    label_codes,
+    learn_classes,
+    sorted_classes,
+)
 from ..data.rows_per_unit import max_rows_phases, row_count_phases
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..data.units import read_groups, take_groups
@@ -407,6 +414,7 @@ class DPGaussianMixture(DensityMixin, LearnedRowsMixin, PrivateEstimator):
         if y is not None:
             if not self._has_classes():
                 raise ValueError("y is given, but the mixture was fitted without y: leave it out")
+            check_list_of_classes(y)
             codes = declared_codes(y, self.classes_)
             if n_samples is not None and n_samples != len(codes):
                 raise ValueError(f"n_samples={n_samples} and {len(codes)} labels were given")

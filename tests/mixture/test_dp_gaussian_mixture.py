@@ -212,6 +212,8 @@ def test_sample_takes_classes_and_ratios():
     assert set(mixture.sample(50, class_ratio=[0, 1, 0])[1]) == {1}
     with pytest.raises(ValueError, match="not among"):
         mixture.sample(y=[7])
+    with pytest.raises(ValueError, match=r"y must be a list of classes.*: y=\[1\] \* n"):
+        mixture.sample(y=1)
     with pytest.raises(ValueError, match="class_ratio"):
         mixture.sample(5, class_ratio=[1, -1, 1])
     with pytest.raises(ValueError, match="labels were given"):
