@@ -353,17 +353,17 @@ def check_image_shape(image_shape, n_features):
     return shape
 
 
-def check_pixels(dtype, bounds):
-    """Refuse images without the range of their pixels, and warn of one that does not fit their dtype; all public.
+def point_out_pixels(dtype, bounds):
+    """Warn of images without the range of their pixels, and of a range that does not fit their dtype; all public.
 
     `bounds`: as `check_bounds` returns them.
     """
     if bounds is None:
-        raise InvalidInputError(
+        warn_user(
             "image_shape= needs bounds=: the range of the pixels, such as (0, 255) or (0, 1). Learned bounds are those "
-            "of each pixel by itself, and images with such pixels cannot be recognized"
+            "of each pixel by itself, and images with such pixels can rarely be recognized"
         )
-    if dtype.kind in "iu" and (bounds[1] <= 1).all():
+    elif dtype.kind in "iu" and (bounds[1] <= 1).all():
         low, high = bounds[0].min(), bounds[1].max()
         warn_user(
             f"X holds integers ({dtype}), and bounds=({low:g}, {high:g}) clips each pixel to {high:g} at most. Declare "

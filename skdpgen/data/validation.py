@@ -12,7 +12,7 @@ from ..exceptions import InvalidInputError
 from ..tabular import Numeric
 from ..tabular._schema import check_unique
 from ..utils.validation import advice_of_foreign_table, is_foreign_table, validate_data, validate_rows
-from .arrays import ArrayRows, check_image_shape, check_pixels, point_out_images
+from .arrays import ArrayRows, check_image_shape, point_out_images, point_out_pixels
 from .frames import FrameRows
 from .scaling import check_bounds
 from .sources import is_table_path, open_source
@@ -56,11 +56,11 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True, images=Tru
         shared["ids"] = read_groups(groups, len(X), unit, estimator._asked_unit.missing)
     if estimator.image_shape is None and "image_shape" in estimator.get_params(deep=False):
         point_out_images(check_bounds(estimator.bounds, X.shape[1]))
-    shape = _shape_of_images(estimator, X)
+    shape = check_image_shape(estimator.image_shape, X.shape[1])
     rows = ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=shape if images else None, **shared
     )
-    _check_labels_of_images(shape, rows)
+    _check_images(estimator, shape, X.dtype, rows)
     return rows
 
 
@@ -81,28 +81,23 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
         return FrameRows(X, y, target=estimator.target, schema=schema, units=units, **shared)
     refuse_given(estimator, ("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
     X = validate_rows(estimator, X, order=None)
-    shape, unit = _shape_of_images(estimator, X), estimator._unit
+    shape, unit = check_image_shape(estimator.image_shape, X.shape[1]), estimator._unit
     # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
     box = float(X.shape[1] + 1) ** 0.5
     ids = None if unit is None else read_groups(groups, len(X), unit, estimator._asked_unit.missing)
     rows = ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=box, image_shape=shape if images else None, ids=ids, **shared
     )
-    _check_labels_of_images(shape, rows)
+    _check_images(estimator, shape, X.dtype, rows)
     return rows
 
 
-def _shape_of_images(estimator, X):
-    """Shape of the images that the rows are, or None; checked, with the range of their pixels."""
-    shape = check_image_shape(estimator.image_shape, X.shape[1])
-    if shape is not None:
-        check_pixels(X.dtype, check_bounds(estimator.bounds, X.shape[1]))
-    return shape
-
-
-def _check_labels_of_images(shape, rows):
-    if shape is not None and rows.numeric_target:
+def _check_images(estimator, shape, dtype, rows):
+    if shape is None:
+        return
+    if rows.numeric_target:
         raise InvalidInputError("with image_shape=, y must be classes: give y as integers or text, or leave y out")
+    point_out_pixels(dtype, check_bounds(estimator.bounds, rows.n_features))
 
 
 def _refuse_containers(estimator, X):

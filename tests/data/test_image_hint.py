@@ -21,7 +21,7 @@ from skdpgen import (
     Schema,
 )
 from skdpgen.data.arrays import check_image_shape, point_out_images
-from skdpgen.exceptions import InvalidInputError, UtilityWarning
+from skdpgen.exceptions import UtilityWarning
 from skdpgen.tabular import Categorical, Numeric
 
 HINT = "if the rows are images"
@@ -126,9 +126,9 @@ def warnings_of(call, about):
 
 
 @pytest.mark.parametrize("make", OF_IMAGES)
-def test_images_without_the_range_of_their_pixels_are_refused_uncharged(make):
+def test_images_without_the_range_of_their_pixels_are_pointed_out_before_the_charge(make):
     accountant = PrivacyAccountant(1.0, 1e-5)
-    with pytest.raises(InvalidInputError, match="image_shape= needs bounds=: the range of the pixels"):
+    with pytest.raises(UtilityWarning, match="image_shape= needs bounds=: the range of the pixels"):
         make(accountant=accountant, image_shape=(16, 16)).fit(np.random.default_rng(0).random((30, 256)))
     assert not accountant.charges
 
