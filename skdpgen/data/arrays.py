@@ -210,7 +210,7 @@ class ArrayRows:
         self, X, y, *, bounds, l2_bound, classes, target_type, image_shape, on_invalid, conditional=True, ids=None
     ):
         self.n_features = X.shape[1]
-        self.image_shape = check_image_shape(image_shape, self.n_features)
+        self.image_shape = fitting_shape(image_shape, self.n_features)
         pairs = check_bounds(bounds, self.n_features)
         if on_invalid == "raise":
             check_inside(X, pairs)
@@ -382,7 +382,7 @@ class ArrayRows:
         return np.concatenate([scaled, one_hot], axis=1, dtype=np.float32)
 
 
-def check_image_shape(image_shape, n_features):
+def fitting_shape(image_shape, n_features):
     """Return `image_shape` as a tuple of two or three positive integers whose product is `n_features`, or None."""
     if image_shape is None:
         return None
@@ -392,7 +392,13 @@ def check_image_shape(image_shape, n_features):
             f"image_shape={image_shape!r} does not fit rows of {n_features} values: give two or three sizes with this "
             "product"
         )
-    if len(shape) == 3 and shape[0] in (1, 3, 4) and min(shape[1:]) > 4:
+    return shape
+
+
+def check_image_shape(image_shape, n_features):
+    """`fitting_shape`, with a warning where the channels may come first: for one call in each fit."""
+    shape = fitting_shape(image_shape, n_features)
+    if shape is not None and len(shape) == 3 and shape[0] in (1, 3, 4) and min(shape[1:]) > 4:
         height, width = shape[1:]
         warn_user(
             f"image_shape={shape} stands for images of {shape[0]} x {height} pixels in {width} channels. If the "
@@ -400,6 +406,24 @@ def check_image_shape(image_shape, n_features):
             f".reshape(len(X), -1) and image_shape={(height, width) if shape[0] == 1 else (height, width, shape[0])}"
         )
     return shape
+
+
+def point_out_pixels(dtype, bounds):
+    """Warn of images without the range of their pixels, and of a range that does not fit their dtype; all public.
+
+    `bounds`: as `check_bounds` returns them.
+    """
+    if bounds is None:
+        warn_user(
+            "image_shape= needs bounds=: the range of the pixels, such as (0, 255) or (0, 1). Learned bounds are those "
+            "of each pixel by itself, and images with such pixels can rarely be recognized"
+        )
+    elif dtype.kind in "iu" and (bounds[1] <= 1).all():
+        low, high = bounds[0].min(), bounds[1].max()
+        warn_user(
+            f"X holds integers ({dtype}), and bounds=({low:g}, {high:g}) clips each pixel to {high:g} at most. Declare "
+            "the range of the pixels, such as bounds=(0, 255); give pixels that are 0 or 1 as X.astype(bool)"
+        )
 
 
 def in_colour(image_shape):

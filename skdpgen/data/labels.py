@@ -178,6 +178,12 @@ def declared_codes(values, classes):
     return codes
 
 
+def check_list_of_classes(y):
+    """Refuse one class in the place of the `y` of `sample`; it is the caller's own, and may be named."""
+    if np.ndim(y) == 0:
+        raise ValueError(f"y must be a list of classes, one for each row; for one class: y=[{y!r}] * n")
+
+
 def label_codes(values, classes):
     """Return the position of each label in `classes`; -1 for labels that are not there."""
     # both of dtype object: pandas would make strings of them, which fails on text that is not valid Unicode

@@ -13,7 +13,7 @@ from ..tabular import Numeric
 from ..tabular._identifiers import merge_keys
 from ..tabular._schema import check_unique
 from ..utils.validation import advice_of_foreign_table, is_foreign_table, validate_data, validate_rows
-from .arrays import ArrayRows, check_image_shape, point_out_images
+from .arrays import ArrayRows, check_image_shape, point_out_images, point_out_pixels
 from .frames import FrameRows
 from .scaling import check_bounds
 from .sources import is_table_path, open_source
@@ -61,7 +61,7 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True, images=Tru
     rows = ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=shape if images else None, **shared
     )
-    _check_labels_of_images(shape, rows)
+    _check_images(estimator, shape, X.dtype, rows)
     return rows
 
 
@@ -89,13 +89,16 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
     rows = ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=box, image_shape=shape if images else None, ids=ids, **shared
     )
-    _check_labels_of_images(shape, rows)
+    _check_images(estimator, shape, X.dtype, rows)
     return rows
 
 
-def _check_labels_of_images(shape, rows):
-    if shape is not None and rows.numeric_target:
+def _check_images(estimator, shape, dtype, rows):
+    if shape is None:
+        return
+    if rows.numeric_target:
         raise InvalidInputError("with image_shape=, y must be classes: give y as integers or text, or leave y out")
+    point_out_pixels(dtype, check_bounds(estimator.bounds, rows.n_features))
 
 
 def _refuse_containers(estimator, X):

@@ -17,7 +17,14 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
 from ..data.array_units import LearnedRowsMixin
-from ..data.labels import class_labels, declared_codes, label_codes, learn_classes, sorted_classes
+from ..data.labels import (
+    check_list_of_classes,
+    class_labels,
+    declared_codes,
+    label_codes,
+    learn_classes,
+    sorted_classes,
+)
 from ..data.rows_per_unit import max_rows_phases, row_count_phases
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..data.units import read_groups, take_groups
@@ -40,6 +47,8 @@ _CLASSES_SHARE = 0.05
 _INITIAL_SHARE = 0.15
 # Floor of a class's variances, in deviations of the noise of one entry of its covariance.
 _NOISE_FLOOR = 2.0
+# A component has so many deviations of the noise of its count, or the noise hides it.
+_HIDDEN = 3.0
 # EM has not settled when its last step moved a mean by more than this share of the norm bound, noise aside.
 _SETTLED = 0.01
 
@@ -50,7 +59,8 @@ class DPGaussianMixture(DensityMixin, LearnedRowsMixin, PrivateEstimator):
     Parameters
     ----------
     n_components : int, default=1
-        Number of components; not used with y, which gives one for each class.
+        Number of components; not used with y, which gives one for each class. Several need many rows without y: a
+        warning says how many the noise hides.
     covariance_type : {"full", "diag"}, default="full"
     epsilon : float or None, default=1.0
         Budget of a fit. ``numpy.inf`` is the non-private reference; None is all that is left of `accountant`.
@@ -76,8 +86,8 @@ class DPGaussianMixture(DensityMixin, LearnedRowsMixin, PrivateEstimator):
     shrinkage : float, default=0.1
         With y, and refused without it: weight of the pooled within-class covariance in the covariance of each class.
     min_variance : float, default=1e-4
-        Floor of the variances, as a share of the squared norm bound of scaled rows. With y, or one component, the
-        noise of a released covariance is a floor too.
+        Floor of the variances, as a share of the squared norm bound of scaled rows. The noise of a released covariance
+        is a floor too.
     means_init : array-like of shape (n_components, n_features) or None, default=None
         Public initial means, in the units of X; refused where there is no EM (with y, or one component). None: drawn
         around released moments, which are part of the budget.
@@ -328,9 +338,12 @@ class DPGaussianMixture(DensityMixin, LearnedRowsMixin, PrivateEstimator):
             neighboring=neighboring,
             radius=radius,
             min_variance=public["min_variance"],
+            noise_floor=True,
             steps=steps,
             unit_sizes=unit_sizes,
         )
+        if plan.noise_multipliers["em"] > 0:
+            _warn_of_hidden_components(steps, radius)
         _warn_if_unsettled(steps, radius)
         return fitted
 
@@ -401,6 +414,7 @@ class DPGaussianMixture(DensityMixin, LearnedRowsMixin, PrivateEstimator):
         if y is not None:
             if not self._has_classes():
                 raise ValueError("y is given, but the mixture was fitted without y: leave it out")
+            check_list_of_classes(y)
             codes = declared_codes(y, self.classes_)
             if n_samples is not None and n_samples != len(codes):
                 raise ValueError(f"n_samples={n_samples} and {len(codes)} labels were given")
@@ -489,6 +503,20 @@ def _warn_of_noise(released, noise, min_count, radius):
         warn_user(
             f"the noise on the covariances is as large as they are in {hidden.sum()} of {len(hidden)} Gaussians: "
             "raise epsilon, fit more rows, reduce the columns (by DPPCA before it), or declare tighter bounds="
+        )
+
+
+def _warn_of_hidden_components(steps, radius):
+    """Warn, from released values alone, where components have about as few rows as noise alone gives them."""
+    fitted, noise = steps[-1]
+    d = fitted.means.shape[1]
+    # below three deviations of the noise of a count, or where the noise of the mean exceeds the norm of a row
+    hidden = int((noise > radius * min(1.0, d**0.5 / _HIDDEN)).sum())
+    if hidden:
+        n = fitted.n_components
+        warn_user(
+            f"{hidden} of {n} components {'have' if hidden > 1 else 'has'} fewer rows than the noise hides: use fewer "
+            "components or columns (DPPCA before it), raise epsilon, or give y, which fits one Gaussian for each class"
         )
 
 

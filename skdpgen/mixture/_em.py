@@ -131,7 +131,18 @@ class GaussianMixtureParameters:
 
 
 def dp_em(
-    X, start, *, n_iter, noise_multiplier, rng, neighboring, radius=1.0, min_variance=1e-4, steps=None, unit_sizes=None
+    X,
+    start,
+    *,
+    n_iter,
+    noise_multiplier,
+    rng,
+    neighboring,
+    radius=1.0,
+    min_variance=1e-4,
+    noise_floor=False,
+    steps=None,
+    unit_sizes=None,
 ):
     """Run `n_iter` steps of EM, each one Gaussian release of the sums of that step.
 
@@ -150,6 +161,9 @@ def dp_em(
     radius : float, default=1.0
     min_variance : float, default=1e-4
         As in `em_step`. Counts are floored at the standard deviation of their noise.
+    noise_floor : bool, default=False
+        Whether the standard deviation of the noise of one entry of the covariance of a component is a floor of its
+        variances too, at most the variance of rows of norm `radius` in all directions.
     steps : list or None, default=None
         List that gets the parameters after each step and the norm of the noise of each mean, both released.
     unit_sizes : array of int of shape (n_samples,), default=None
@@ -175,9 +189,11 @@ def dp_em(
         noisy = add_gaussian(sums, noise_multiplier, rng, neighboring)
         released = unpack_mixture_sums(noisy, X.shape[1], radius=radius, covariance_type=kind)
         floor = max(1.0, noise_multiplier * sums.sensitivity(neighboring))  # the weight of counts is 1
-        parameters = em_step(released, radius=radius, covariance_type=kind, min_variance=min_variance, min_count=floor)
+        counts, least = np.maximum(released.counts, floor), min_variance
+        if noise_floor and noise_multiplier > 0:
+            least = np.maximum(np.minimum(floor / counts, 1 / X.shape[1]) * radius**2, min_variance)
+        parameters = em_step(released, radius=radius, covariance_type=kind, min_variance=least, min_count=floor)
         if steps is not None:
-            counts = np.maximum(released.counts, floor)
             steps.append((parameters, floor * radius * X.shape[1] ** 0.5 / counts))
     return parameters
 
@@ -191,7 +207,7 @@ def em_step(released, *, radius=1.0, covariance_type="diag", min_variance=1e-4, 
     radius : float, default=1.0
         Means are projected to this ball, and no variance exceeds its square.
     covariance_type : {"diag", "full"}, default="diag"
-    min_variance : float, default=1e-4
+    min_variance : float or array of shape (n_components,), default=1e-4
         Floor of variances (of eigenvalues with "full"), in the units of the rows squared.
     min_count : float, default=1.0
         Floor of the counts.

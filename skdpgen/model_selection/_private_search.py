@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -23,7 +24,7 @@ from ..accounting._reservation import CalibratedFit, Reservation
 from ..data.rows_per_unit import OpenUnit
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian
-from ..utils.validation import HasMethods, Interval, StrOptions, fit_context, num_samples
+from ..utils.validation import HasMethods, Interval, InvalidParameterError, StrOptions, fit_context, num_samples
 from ._folds import SearchRows, take
 from ._planning import FOLDS, PlansSearch, Search, list_candidates, public_model
 from ._scoring import SCORES, bounded_score, held_terms, score_function, score_terms
@@ -294,6 +295,14 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
             self._keep(best, search, plan, rng)
             self._warn_inside_search()
         return self
+
+    def _validate_params(self):
+        if isinstance(self.estimator, Pipeline):
+            raise InvalidParameterError(
+                "PrivateSearchCV cannot search a pipeline, whose steps are charged one by one: give one private "
+                "estimator, such as P3GMSynthesizer or DPGaussianMixture (estimator=pipeline[-1])"
+            )
+        super()._validate_params()
 
     # ---- before the charge -----------------------------------------------------------------------
     def _resolve_unit(self, groups):

@@ -46,6 +46,7 @@ from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT, SHARED_
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
 from ..utils.blocks import exact_product, map_blocks
+from ..utils.callers import warn_user
 from ..utils.progress import progress_bar
 from ._released import NetGenerator, ReleasedModel
 
@@ -62,6 +63,8 @@ _ROWS_APART = 3_000
 # Rows that the sub-clusters of a class have in the space of the features for every unit of noise, on average. Of fewer
 # rows (at epsilon 1, 140) the noise of their means costs MNIST .004 of its accuracy.
 _ROWS_OF_PART = 1_000
+# Of the declared range of pixels: the means of images that have it rarely all lie so near to its lower end.
+_DARK = 0.01
 # Generators by their name in a release file.
 KINDS = {LinearGenerator: "linear", NetGenerator: "net", RefinedImages: "refined", ShiftedImages: "shifted"}
 # Of these, the ones that have a network.
@@ -189,6 +192,7 @@ def fit_array_model(rows, model, fit):
     gaussians = _class_gaussians(codec, latents)
     if rows.image_shape is not None:
         gaussians = _release_contrast(rows, codec, model, gaussians, weight, fit)
+        _point_out_dark_images(codec, gaussians.means)
     if "cells" in fit.noise:
         gaussians = _release_sub_clusters(rows, codec, latents, gaussians, fit)
     if norms is not None:
@@ -319,6 +323,19 @@ def _class_gaussians(codec, latents):
         space = LatentSpace(codec.lowpass @ latents.mean, codec.lowpass @ latents.components)
         means = latents.means @ codec.lowpass.T
     return _Gaussians(space, latents.mixture, means, latents.residual_variance, latents.dither)
+
+
+def _point_out_dark_images(codec, means):
+    """Warn, from the released means of the classes alone, of images that use next to nothing of the declared range."""
+    n = codec.n_features
+    shares = codec.box.to_unit(means)[:, :n]
+    if np.mean(shares < _DARK) > 1 - _DARK:
+        low, high = codec.scaling.lower[:n].min(), codec.scaling.upper[:n].max()
+        warn_user(
+            f"nearly all released means of pixels lie within {100 * _DARK:g} % of the lower end of "
+            f"bounds=({low:g}, {high:g}): if the pixels have a smaller range, such as (0, 1), declare it as bounds=, "
+            "because the contrast of images is released relative to it"
+        )
 
 
 def _scaled_by_norms(gaussians, latents, norms):

@@ -17,6 +17,7 @@ from .._types import UnitRelation
 from ..accounting import PrivacyCard
 from ..data.array_units import LearnedRowsMixin
 from ..data.frames import FrameRows
+from ..data.labels import check_list_of_classes
 from ..data.rows_per_unit import LABEL as MAX_ROWS
 from ..data.rows_per_unit import OpenUnit, release_max_rows
 from ..data.units import draw_key
@@ -321,6 +322,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         """Components (classes) of the rows of each chunk to be drawn: an iterator of arrays."""
         size = self._rows_at_once
         if y is not None:
+            check_list_of_classes(y)
             if class_ratio is not None or (n_samples is not None and n_samples != len(y)):
                 raise ValueError("y fixes the number of rows and the class of each: give it alone")
             codes = self._conditional("y").class_codes(y)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._parameters import UNIT_CONSTRAINTS
 from ..accounting import Phase
-from ..data.arrays import check_image_shape
+from ..data.arrays import fitting_shape
 from ..data.frame_codec import FrameCodec
 from ..data.frames import FrameRows
 from ..data.sources import add_sums
@@ -187,7 +187,7 @@ class DPMERFSynthesizer(BaseSynthesizer):
         self._resolve(acts=_ACTS)
         sizes = as_sizes(self.hidden_layer_sizes, "hidden_layer_sizes")
         rows = validate_input(self, X, y, groups, images=False)
-        shape = None if isinstance(rows, FrameRows) else check_image_shape(self.image_shape, rows.n_features)
+        shape = None if isinstance(rows, FrameRows) else fitting_shape(self.image_shape, rows.n_features)
         settings = GeneratorSettings(
             self.n_frequencies, self.length_scale, self.n_components, sizes, shape,
             self.steps or (_STEPS if shape is None else _STEPS_OF_IMAGES), self.learning_rate, self._seed(),

@@ -10,7 +10,7 @@ from numbers import Integral, Real
 import numpy as np
 
 from .._parameters import UNIT_CONSTRAINTS
-from ..data.arrays import check_image_shape, lowpass_basis
+from ..data.arrays import fitting_shape, lowpass_basis
 from ..data.frames import FrameRows
 from ..utils.file_checks import check_size, check_whole
 from ..utils.progress import shows_bars
@@ -71,7 +71,7 @@ class CoordinateSettings:
         """The settings with a checked shape of images; ValueError where the shape does not fit the rows."""
         if self.image_shape is None:
             return self
-        shape = check_image_shape(self.image_shape, rows.n_features)
+        shape = fitting_shape(self.image_shape, rows.n_features)
         if (most := min(shape[:2])) < (n_frequencies or 1):
             raise ValueError(f"n_frequencies={n_frequencies} must be at most {most}, the side of an image")
         return replace(self, image_shape=shape)

@@ -165,7 +165,9 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
     Raises
     ------
     TypeError
-        A step has no ``inverse_transform``, or the last one no ``sample``.
+        `pipeline` is no Pipeline, a step has no ``inverse_transform``, or the last one no ``sample``.
+    NotFittedError
+        The last step is not fitted.
     ValueError
         A step may hold what it learned from private rows, and `public_steps` does not name it; or `public_steps` names
         what is no step.
@@ -175,10 +177,14 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
     A step that learned from private rows also spoils the fits after it, whatever is sampled: one record moves the rows
     of all others, and what those fits charge is for moving one.
     """
+    if not isinstance(pipeline, Pipeline):
+        own = ": it has a method sample of its own" if hasattr(pipeline, "sample") else ""
+        raise TypeError(f"sample_pipeline takes a fitted Pipeline, and not a {type(pipeline).__name__}{own}")
     *steps, (name, generator) = pipeline.steps
     if not hasattr(generator, "sample"):
         raise TypeError(f"the last step {name!r} has no sample")
     public = _public_names(pipeline, public_steps)
+    check_is_fitted(generator, msg="this pipeline is not fitted: call its fit before sample_pipeline")
     steps = [(name, step) for name, step in steps if not _is_left_out(step)]
     for name, step in steps:
         if not hasattr(step, "inverse_transform"):
@@ -190,7 +196,6 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
                 f"Leave it out (private steps take bounds=), or give public_steps=({name!r},) if it was fitted on "
                 "public rows alone"
             )
-    check_is_fitted(generator)
     _state_public(pipeline, public)
     drawn = generator.sample(n_samples, random_state=random_state)
     X, y = drawn if isinstance(drawn, tuple) else (drawn, None)

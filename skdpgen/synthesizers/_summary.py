@@ -227,13 +227,13 @@ class FitSummary:
             )
         if cut := [c for c in self.columns if any(end.startswith("cut") for end in c.ends)]:
             yield (
-                f"the learned bounds cut off values of {_named([f'{c.name!r} {c.bounds}' for c in cut])}: the released "
-                "histogram piles up at an end. Declare the bounds in the schema, if they are public"
+                f"the learned bounds cut off values of {_with_bounds(cut)}: the released histogram piles up at an "
+                "end. Declare the bounds in the schema, if they are public"
             )
         if cut := [c for c in self.columns if any(end.startswith("maybe cut") for end in c.ends)]:
             yield (
-                f"the learned bounds may cut off values of {_named([f'{c.name!r} {c.bounds}' for c in cut])}: the "
-                "noise would hide them. Declare the bounds in the schema, if they are public"
+                f"the learned bounds may cut off values of {_with_bounds(cut)}: the noise would hide them. "
+                "Declare the bounds in the schema, if they are public"
             )
         if same := [c for c in self.columns if "one value" in c.ends]:
             values = [f"{c.name!r} (about {self._spikes[c.name][0]})" for c in same]
@@ -274,6 +274,12 @@ def _interval(ends):
 
 def _short(bound):
     return bound.removesuffix("T00:00:00") if isinstance(bound, str) else f"{bound:.10g}"
+
+
+def _with_bounds(columns):
+    """Names of columns with their bounds, those from 0 to 1 last: most of them hold nothing else."""
+    last = sorted(columns, key=lambda column: tuple(column.bounds) == (0, 1))
+    return _named([f"{column.name!r} {column.bounds}" for column in last])
 
 
 def _named(texts):

@@ -10,10 +10,14 @@ import pytest
 
 from skdpgen import (
     DP2VAESynthesizer,
+    DPCGANSynthesizer,
+    DPGMSynthesizer,
     DPMERFSynthesizer,
+    DPSinkhornSynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
+    PriVAESynthesizer,
     Schema,
 )
 from skdpgen.data.arrays import check_image_shape, point_out_images
@@ -106,3 +110,67 @@ def test_an_image_shape_with_channels_first_is_pointed_out(shape, advised):
     assert f"image_shape={advised}" in str(said[0].message)
     for usual in ((32, 32, 3), (28, 28, 1), (28, 28), (1, 3), (3, 3, 3), (1, 40)):
         assert check_image_shape(usual, np.prod(usual)) == usual
+
+
+OF_IMAGES = (
+    *(P3GMSynthesizer, MomentSynthesizer, DP2VAESynthesizer, DPMERFSynthesizer, PriVAESynthesizer, DPGMSynthesizer),
+    *(DPCGANSynthesizer, DPSinkhornSynthesizer),
+)
+
+
+def warnings_of(call, about):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        call()
+    return [str(warning.message) for warning in said if about in str(warning.message)]
+
+
+@pytest.mark.parametrize("make", OF_IMAGES)
+def test_images_without_the_range_of_their_pixels_are_pointed_out_before_the_charge(make):
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(UtilityWarning, match="image_shape= needs bounds=: the range of the pixels"):
+        make(accountant=accountant, image_shape=(16, 16)).fit(np.random.default_rng(0).random((30, 256)))
+    assert not accountant.charges
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), (-1, 1)])
+@pytest.mark.parametrize("make", [P3GMSynthesizer, DPMERFSynthesizer, DPCGANSynthesizer])
+def test_integer_pixels_that_bounds_cut_to_black_and_white_are_pointed_out_before_the_charge(make, bounds):
+    X = np.random.default_rng(0).integers(0, 256, (30, 64))
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(UtilityWarning, match=f"integers.*bounds=.{bounds[0]}, 1. clips each pixel to 1 at most"):
+        make(accountant=accountant, bounds=bounds, image_shape=(8, 8)).fit(X.astype(np.uint8))
+    assert not accountant.charges
+
+
+@pytest.mark.parametrize(
+    ("rows", "public"),
+    [
+        (np.zeros((30, 64), dtype=bool), {"image_shape": (8, 8), "bounds": (0, 1)}),
+        (np.zeros((30, 64)), {"image_shape": (8, 8), "bounds": (0, 1)}),
+        (np.zeros((30, 64), dtype=np.uint8), {"image_shape": (8, 8), "bounds": (0, 255)}),
+        (np.zeros((30, 64), dtype=np.uint8), {"bounds": (0, 1)}),
+    ],
+)
+def test_truth_values_floats_and_rows_that_are_no_images_may_have_the_range_0_to_1(rows, public):
+    assert not warnings_of(lambda: MomentSynthesizer(**public).plan(rows), "clips each pixel")
+
+
+@pytest.mark.parametrize("make", [MomentSynthesizer, DPMERFSynthesizer, DPSinkhornSynthesizer])
+def test_channels_that_come_first_are_pointed_out_once(make):
+    X = np.random.default_rng(0).random((30, 108))
+    model = make(epsilon=20.0, bounds=(0, 1), image_shape=(3, 6, 6), n_components=2)
+    said = warnings_of(lambda: (model.fit if make is MomentSynthesizer else model.plan)(X), "channels come first")
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("make", [P3GMSynthesizer, MomentSynthesizer])
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_images_that_use_next_to_nothing_of_their_range_are_said_by_their_released_means(make):
+    rng = np.random.default_rng(0)
+    y = np.arange(2000) % 2
+    X = np.clip(rng.normal(0.2 + 0.4 * y[:, None], 0.2, (2000, 64)), 0, 1)
+    public = {"classes": [0, 1], "image_shape": (8, 8)}
+    (said,) = warnings_of(lambda: make(5.0, bounds=(0, 255), **public).fit(X, y), "released means of pixels")
+    assert "within 1 % of the lower end of bounds=(0, 255)" in said
+    assert not warnings_of(lambda: make(5.0, bounds=(0, 1), **public).fit(X, y), "released means of pixels")

@@ -212,6 +212,8 @@ def test_sample_takes_classes_and_ratios():
     assert set(mixture.sample(50, class_ratio=[0, 1, 0])[1]) == {1}
     with pytest.raises(ValueError, match="not among"):
         mixture.sample(y=[7])
+    with pytest.raises(ValueError, match=r"y must be a list of classes.*: y=\[1\] \* n"):
+        mixture.sample(y=1)
     with pytest.raises(ValueError, match="class_ratio"):
         mixture.sample(5, class_ratio=[1, -1, 1])
     with pytest.raises(ValueError, match="labels were given"):
@@ -297,6 +299,32 @@ def test_no_class_is_thinner_than_the_noise_of_its_covariance():
         counts = mixture.weights_ * mixture.count_
         least = np.array([np.linalg.eigvalsh(c)[0] for c in mixture.covariances_])
         assert (least > (multiplier / counts) * (5 * 1.5) ** 2).all()
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "full"])
+@pytest.mark.filterwarnings("ignore:. of 3 components")
+def test_no_component_of_em_is_thinner_than_the_noise_of_its_covariance(covariance_type):
+    flat = np.column_stack([X[:, 0], 0.01 * X[:, 1]])
+    for seed in range(5):
+        with seeded_noise(seed, quiet=True):
+            mixture = DPGaussianMixture(
+                3, epsilon=1.0, bounds=(-5, 5), l2_bound=1.5, covariance_type=covariance_type, random_state=0
+            ).fit(flat)
+        multiplier = mixture.accountant_.report()["noise_multiplier"].iloc[-1]
+        counts = mixture.weights_ * mixture.count_
+        full = [np.diag(c) if covariance_type == "diag" else c for c in mixture.covariances_]
+        least = np.array([np.linalg.eigvalsh(c)[0] for c in full])
+        assert (least > (np.minimum(multiplier / counts, 0.49) * (5 * 1.5) ** 2)).all()
+
+
+def test_components_that_the_noise_hides_are_said_and_others_are_not(recwarn):
+    options = {"bounds": (-5, 5), "l2_bound": 1.0, "means_init": MEANS_INIT, "n_iter": 5}
+    with pytest.warns(UtilityWarning, match="3 components have fewer rows than the noise hides: use fewer components"):
+        DPGaussianMixture(3, epsilon=0.5, **options).fit(X[:60])
+    recwarn.clear()
+    DPGaussianMixture(3, epsilon=8.0, **options).fit(X)
+    DPGaussianMixture(3, epsilon=np.inf, **options).fit(X[:60])
+    assert not [w for w in recwarn if "the noise hides" in str(w.message)]
 
 
 @pytest.mark.parametrize(

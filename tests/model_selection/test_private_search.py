@@ -24,6 +24,7 @@ from skdpgen import (
     PrivacyAccountant,
     PrivacyCard,
     PrivacyUnit,
+    PrivatePipeline,
     PrivateSearchCV,
     SubsetSGD,
     load,
@@ -446,3 +447,9 @@ def test_a_plain_grid_search_warns_that_its_scores_are_exact():
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivacyLeakWarning)
         DPPCA(bounds=(-4, 4), epsilon=1.0).fit(X)
+
+
+def test_a_pipeline_is_refused_with_what_can_be_searched():
+    pipeline = PrivatePipeline([("pca", DPPCA(2)), ("model", DPGaussianMixture())])
+    with pytest.raises(ValueError, match=r"cannot search a pipeline.*give one private estimator.*pipeline\[-1\]"):
+        PrivateSearchCV(pipeline, {"pca__n_components": [1, 2]}).fit(X)

@@ -83,6 +83,13 @@ def test_messages_name_the_value_that_was_typed_and_those_of_the_model(synth):
         synth.sample(5, class_ratio=[1.0, 1.0, 1.0])
 
 
+def test_one_class_in_place_of_a_list_is_refused_with_what_to_give(synth):
+    with pytest.raises(ValueError, match=r"y must be a list of classes, one for each row; .*: y=\['yes'\] \* n"):
+        synth.sample(y="yes")
+    with pytest.raises(ValueError, match=r"y=\[3\] \* n"):
+        synth.sample(y=3)
+
+
 @pytest.mark.parametrize("model", [MomentSynthesizer, P3GMSynthesizer, PriVAESynthesizer])
 def test_a_schema_that_is_a_path_is_refused_with_the_way_to_read_it(model, tmp_path):
     for schema in ("/home/hunter2/schema.json", tmp_path / "hunter2.json", {"columns": []}):

@@ -11,6 +11,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -253,3 +254,12 @@ def test_what_comes_after_the_last_private_step_is_not_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivacyLeakWarning)
         _private(make_pipeline(_pca(), StandardScaler()), StandardScaler()).fit(X)
+
+
+def test_what_is_no_fitted_pipeline_is_refused_with_the_reason():
+    with pytest.raises(TypeError, match="not a DPGaussianMixture: it has a method sample of its own"):
+        sample_pipeline(DPGaussianMixture(), 3)
+    with pytest.raises(TypeError, match=r"takes a fitted Pipeline, and not a DPPCA$"):
+        sample_pipeline(DPPCA(), 3)
+    with pytest.raises(NotFittedError, match="this pipeline is not fitted"):
+        sample_pipeline(make_pipeline(StandardScaler(), DPGaussianMixture()), 3)

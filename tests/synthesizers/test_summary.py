@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import pytest
 
 from skdpgen import DPSGD, DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PriVAESynthesizer, Schema, load
 from skdpgen.exceptions import UtilityWarning
-from skdpgen.synthesizers._summary import _ends
+from skdpgen.synthesizers._summary import _ends, _with_bounds
 from skdpgen.tabular import Categorical, Datetime, Numeric, bins_from_histogram, bins_histogram
 
 
@@ -420,3 +421,8 @@ def test_a_declared_column_of_missing_values_alone_is_named():
         "nearly all values of 'empty', 'none' are missing: drop a column without values"
     ]
     assert [column.ends for column in synth.summary_.columns] == [("missing",), ("missing",), ()]
+
+
+def test_columns_from_0_to_1_come_last_among_those_that_bounds_may_cut():
+    columns = [SimpleNamespace(name=name, bounds=bounds) for name, bounds in (("flag", (0, 1)), ("tenure", (0, 44)))]
+    assert _with_bounds(columns) == "'tenure' (0, 44), 'flag' (0, 1)"
