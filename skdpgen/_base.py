@@ -21,6 +21,7 @@ from .exceptions import PrivacyLeakWarning
 from .utils.callers import warn_user
 from .utils.noise import make_noise_generator
 from .utils.numerics import usual_numerics
+from .utils.printing import type_and_shape
 from .utils.validation import (
     EXACT_SCORES,
     SEPARATE_LEDGERS,
@@ -215,8 +216,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _validate_params(self):
         parameters = self.get_params(deep=False)
-        check_parameters(type(self).__name__, parameters)
-        super()._validate_params()
+        check_parameters(type(self).__name__, parameters, self._parameter_constraints)
         for value in parameters.values():
             if isinstance(value, ParameterObject):
                 value._validate_params()
@@ -496,9 +496,7 @@ def _shape_of(rows):
     """Type, shape and names of columns, never a cell."""
     if isinstance(rows, tuple):
         return [_shape_of(part) for part in rows]
-    shape = getattr(rows, "shape", None)
-    text = type(rows).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
-    columns = getattr(rows, "columns", None)
+    text, columns = type_and_shape(rows), getattr(rows, "columns", None)
     return f"<{text}>" if columns is None else f"<{text}: {', '.join(map(str, columns))}>"
 
 

@@ -11,6 +11,7 @@ from numbers import Integral, Real
 from sklearn.base import BaseEstimator, clone
 
 from ._types import MISSING_UNITS, MOST_ROWS_PER_UNIT, WEIGHTINGS, BoundedUnit
+from .utils.printing import shown
 from .utils.validation import (
     MOST_MOVES,
     MOST_UNITS,
@@ -35,8 +36,7 @@ class ParameterObject(BaseEstimator):
     """Base of the parameter objects: validated by the estimator that holds them, before anything is charged."""
 
     def _validate_params(self):
-        check_parameters(type(self).__name__, self.get_params(deep=False))
-        super()._validate_params()
+        check_parameters(type(self).__name__, self.get_params(deep=False), self._parameter_constraints)
 
     def with_python_values(self):
         """Return the same parameters, with numbers of Python's types."""
@@ -522,7 +522,7 @@ def check_split(split, names):
             raise InvalidParameterError(
                 f"budget_split[{name!r}] must be a share of the budget, from 1e-6 to below 1"
                 + (", or 0 for no model of the target" if name == "target" else "")
-                + f"; got {split[name]!r}"
+                + f"; got {shown(split[name])}"
             )
 
 

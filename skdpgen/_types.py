@@ -19,8 +19,9 @@ MOST_ROWS_PER_UNIT = 1 << 16
 
 def check_neighboring(neighboring: str) -> str:
     """Return `neighboring` if it is one of the two relations, raise ValueError otherwise."""
-    if neighboring not in NEIGHBORING:
-        raise ValueError(f"neighboring must be one of {', '.join(NEIGHBORING)}; got {neighboring!r}")
+    if not isinstance(neighboring, str) or neighboring not in NEIGHBORING:
+        got = repr(neighboring) if isinstance(neighboring, str) else f"a {type(neighboring).__name__}"
+        raise ValueError(f"neighboring must be one of {', '.join(NEIGHBORING)}; got {got}")
     return neighboring
 
 

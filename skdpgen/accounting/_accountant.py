@@ -13,7 +13,7 @@ from dp_accounting import DpEvent
 
 from .._types import BoundedUnit, in_words
 from ..exceptions import BudgetExceededError, LedgerError
-from ..utils.printing import printable
+from ..utils.printing import printable, shown
 from ._calibration import FitPlan, Phase, calibrate, check_phases, make_plan, scale_for_rdp
 from ._events import Charge
 from ._filter import Entry, PrivacyFilter, proves_privacy
@@ -347,7 +347,7 @@ class PrivacyAccountant:
         phases = check_phases(phases)
         delta = self.delta if delta is None else check_delta(delta)
         if not 0 <= extra_delta_share < 1:
-            raise ValueError(f"extra_delta_share must lie in [0, 1); got {extra_delta_share!r}")
+            raise ValueError(f"extra_delta_share must lie in [0, 1); got {shown(extra_delta_share)}")
         extra = float(extra_delta_share) * delta
         Charge(label, phases[0].event(1.0), extra)  # the label and extra_delta must be chargeable
         self._filter.check_unit(None if unit is None else unit.name, label)

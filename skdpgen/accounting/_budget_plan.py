@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..utils.atomic import save_figure
-from ..utils.printing import table_lines
+from ..utils.printing import shown, table_lines
 from ._calibration import FitPlan
 from ._card import remark_on_epsilon
 from ._events import SUBSET_MECHANISMS
@@ -144,7 +144,7 @@ class BudgetPlan:
         if not plans or not all(isinstance(plan, FitPlan) for plan in plans):
             raise ValueError("a budget plan is made of at least one FitPlan: estimator.plan(X, y)")
         if isinstance(n_rows, bool) or n_rows < 1:
-            raise ValueError(f"n_rows must be positive; got {n_rows!r}")
+            raise ValueError(f"n_rows must be positive; got {shown(n_rows)}")
         if len({(plan.neighboring, plan.charge.unit) for plan in plans}) > 1:
             raise ValueError("the plans of one budget must have the same neighboring, and protect the same unit")
         weightings = {"rows" if plan.unit is None else plan.unit.weighting for plan in plans}

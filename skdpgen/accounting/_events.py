@@ -23,6 +23,7 @@ from dp_accounting import (
 )
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 
+from ..utils.printing import shown
 from ..utils.strict_json import read_json
 
 # Ranges of the numbers in a release. Beyond them an epsilon overflows or is lost in rounding; a fit uses far less.
@@ -176,7 +177,7 @@ def subset_gaussian_event(mechanism: str, sampling_rate: float, noise_multiplier
     10.0
     """
     if mechanism not in SUBSET_MECHANISMS:
-        raise ValueError(f"mechanism must be one of {', '.join(map(repr, SUBSET_MECHANISMS))}; got {mechanism!r}")
+        raise ValueError(f"mechanism must be one of {', '.join(map(repr, SUBSET_MECHANISMS))}; got {shown(mechanism)}")
     return event_of((checked_release(mechanism, noise_multiplier, sampling_rate, steps),))
 
 
@@ -315,9 +316,9 @@ def checked_release(mechanism: str, noise_multiplier: Any, sampling_rate: Any, c
 def _repetition(alternatives: Iterable[tuple[Release, ...]], runs: Any, mean: Any, count: Any) -> Release:
     """Return a repetition whose parts may be repeated; ValueError for others."""
     if runs not in RUNS:
-        raise ValueError(f"runs must be one of {', '.join(map(repr, RUNS))}; got {runs!r}")
+        raise ValueError(f"runs must be one of {', '.join(map(repr, RUNS))}; got {shown(runs)}")
     if isinstance(mean, bool) or not isinstance(mean, numbers.Real) or not 1 <= mean < math.inf:
-        raise ValueError(f"the mean number of runs must be a finite number, at least 1; got {mean!r}")
+        raise ValueError(f"the mean number of runs must be a finite number, at least 1; got {shown(mean)}")
     if mean > MOST_RUNS:
         raise ValueError(f"the mean number of runs must be at most {MOST_RUNS:g}; got {mean!r}")
     alternatives = tuple(dict.fromkeys(alternatives))
@@ -345,19 +346,19 @@ def _composed(parts: Iterable[tuple[Release, ...]]) -> tuple[Release, ...]:
 
 def _positive(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError(f"{name} must be a positive finite number; got {value!r}")
+        raise ValueError(f"{name} must be a positive finite number; got {shown(value)}")
     try:
         value = float(value)
     except OverflowError:  # of an integer
         raise ValueError(f"{name} must be a positive finite number; this one is too large") from None
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a positive finite number; got {value!r}")
+        raise ValueError(f"{name} must be a positive finite number; got {shown(value)}")
     return value
 
 
 def _count(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number, at least 1; got {value!r}")
+        raise ValueError(f"{name} must be a whole number, at least 1; got {shown(value)}")
     if value > MOST_COUNT:
         raise ValueError(f"{name} must be at most {MOST_COUNT:g}")
     return int(value)
@@ -582,7 +583,7 @@ def _releases_from_text(text: str) -> tuple[Release, ...]:
 def check_unit_name(unit: str | None) -> str | None:
     """Return the name of a unit, or None for rows; ValueError for anything else."""
     if unit is not None and (not isinstance(unit, str) or not unit.strip()):
-        raise ValueError(f"unit must be None (one row) or text that is not empty; got {unit!r}")
+        raise ValueError(f"unit must be None (one row) or text that is not empty; got {shown(unit)}")
     return unit
 
 
@@ -631,9 +632,9 @@ class Charge:
         self, label: str, event: DpEvent | tuple[Release, ...], extra_delta: float = 0.0, unit: str | None = None
     ):
         if not isinstance(label, str) or not label.strip():
-            raise ValueError(f"label must be a non-empty string; got {label!r}")
+            raise ValueError(f"label must be a non-empty string; got {shown(label)}")
         if isinstance(extra_delta, bool) or not isinstance(extra_delta, numbers.Real):
-            raise ValueError(f"extra_delta must be a number in [0, 1); got {extra_delta!r}")
+            raise ValueError(f"extra_delta must be a number in [0, 1); got {shown(extra_delta)}")
         if not 0 <= extra_delta < 1:
             raise ValueError(f"extra_delta must lie in [0, 1); got {extra_delta!r}")
         object.__setattr__(self, "label", label)

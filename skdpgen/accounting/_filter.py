@@ -13,6 +13,7 @@ from scipy.optimize import minimize_scalar
 
 from .._types import check_neighboring, in_words
 from ..exceptions import BudgetExceededError
+from ..utils.printing import shown
 from ._events import Charge, check_unit_name
 from ._pricing import check_delta, check_epsilon, epsilon_pld, gaussian_epsilon
 from ._renyi import conversion_cost, rdp_at
@@ -133,7 +134,7 @@ class PrivacyFilter:
         object.__setattr__(self, "delta", check_delta(self.delta))
         check_neighboring(self.neighboring)
         if isinstance(self.delta_reserve, bool) or not 0 <= self.delta_reserve < 1:
-            raise ValueError(f"delta_reserve must lie in [0, 1); got {self.delta_reserve!r}")
+            raise ValueError(f"delta_reserve must lie in [0, 1); got {shown(self.delta_reserve)}")
         object.__setattr__(self, "delta_reserve", float(self.delta_reserve))
 
     @cached_property

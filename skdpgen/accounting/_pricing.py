@@ -20,6 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from .._types import check_neighboring
+from ..utils.printing import shown
 from ._events import SUBSET_MECHANISMS, Charge, Release, releases
 from ._renyi import (
     MOST_GROUPS,
@@ -434,14 +435,14 @@ def _grid_work(combined: Combined | None, neighboring: str) -> float:
 def check_epsilon(epsilon: float) -> float:
     """Return epsilon as a float; ValueError unless it is a number > 0 (infinity is: no privacy)."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, numbers.Real) or not epsilon > 0:
-        raise ValueError(f"epsilon must be a number > 0; got {epsilon!r}")
+        raise ValueError(f"epsilon must be a number > 0; got {shown(epsilon)}")
     return float(epsilon)
 
 
 def check_delta(delta: float, name: str = "delta") -> float:
     """Return delta as a float; ValueError unless it lies in (0, 1)."""
     if isinstance(delta, bool) or not isinstance(delta, numbers.Real) or not 0 < delta < 1:
-        raise ValueError(f"{name} must lie in (0, 1); got {delta!r}")
+        raise ValueError(f"{name} must lie in (0, 1); got {shown(delta)}")
     return float(delta)
 
 
@@ -544,7 +545,7 @@ def delta_pld(charges_or_events, epsilon: float, neighboring: str) -> float:
     """
     check_neighboring(neighboring)
     if isinstance(epsilon, bool) or not isinstance(epsilon, numbers.Real) or not epsilon >= 0:
-        raise ValueError(f"epsilon must be a number >= 0; got {epsilon!r}")
+        raise ValueError(f"epsilon must be a number >= 0; got {shown(epsilon)}")
     rows, extra = _gather(charges_or_events)
     if _repeated(rows):
         return min(1.0, delta_of_rows(rows, float(epsilon), neighboring) + extra)

@@ -12,6 +12,7 @@ import numbers
 
 from scipy.optimize import minimize_scalar
 
+from ..utils.printing import shown
 from ._pricing import delta_curve
 
 
@@ -98,7 +99,7 @@ def true_positive_rate(charges_or_events, false_positive_rate: float, neighborin
     """
     rate = false_positive_rate
     if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 <= rate <= 1:
-        raise ValueError(f"false_positive_rate must lie in [0, 1]; got {rate!r}")
+        raise ValueError(f"false_positive_rate must lie in [0, 1]; got {shown(rate)}")
     rate, delta = float(rate), delta_curve(charges_or_events, neighboring)
     # each line is an upper bound, so a search that stops near the smallest gives one too; both kinds have one minimum,
     # the first in epsilon up to where it is above 1, the second in exp(-epsilon)

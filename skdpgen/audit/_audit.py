@@ -18,6 +18,7 @@ from ..accounting import (
     gaussian_mu,
     poisson_gaussian_event,
 )
+from ..utils.printing import shown
 from ..utils.progress import progress_bar, shows_bars
 from ..utils.watching import watch_releases
 from ._bounds import (
@@ -436,11 +437,11 @@ def audit_one_run(estimator, X, *, canaries=None, confidence=0.95, guesses=None,
 # ---- helpers ------------------------------------------------------------------------------------
 def _check(estimator, n_runs, confidence, method=None):
     if not (isinstance(n_runs, int) and n_runs >= 2):
-        raise ValueError(f"n_runs must be a whole number of at least 2; got {n_runs!r}")
+        raise ValueError(f"n_runs must be a whole number of at least 2; got {shown(n_runs)}")
     if not 0.5 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0.5, 1); got {confidence!r}")
+        raise ValueError(f"confidence must lie in (0.5, 1); got {shown(confidence)}")
     if method not in (None, *METHODS):
-        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}")
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {shown(method)}")
     if estimator.get_params(deep=False).get("accountant") is not None:
         raise ValueError("an audit fits hundreds of times: give an estimator with accountant=None")
 
@@ -609,7 +610,7 @@ def audit_training(
     """
     check_plan(plan, confidence, noise_scale)
     if not (isinstance(canaries, int) and canaries >= 20):
-        raise ValueError(f"canaries must be a whole number of at least 20; got {canaries!r}")
+        raise ValueError(f"canaries must be a whole number of at least 20; got {shown(canaries)}")
     rng = np.random.default_rng() if rng is None else rng
     start = time.perf_counter()
     claimed = plan.epsilon(delta)
@@ -649,9 +650,9 @@ def check_plan(plan, confidence, noise_scale):
     if not plan.private:
         raise ValueError("a plan without noise claims no epsilon that an audit could refute: give a finite epsilon")
     if not 0.5 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0.5, 1); got {confidence!r}")
+        raise ValueError(f"confidence must lie in (0.5, 1); got {shown(confidence)}")
     if not noise_scale > 0:
-        raise ValueError(f"noise_scale must be positive; got {noise_scale!r}")
+        raise ValueError(f"noise_scale must be positive; got {shown(noise_scale)}")
 
 
 def _train(plan, claimed, chosen, progress=False):

@@ -9,6 +9,7 @@ import time
 import numpy as np
 
 from ..accounting import PrivacyAccountant, gaussian_epsilon, gaussian_mu
+from ..utils.printing import shown
 from ..utils.progress import progress_bar, shows_bars
 from ..utils.watching import watch_releases
 from ._audit import AuditResult, check_plan
@@ -65,7 +66,7 @@ def audit_trainings(plan, *, delta=1e-5, trainings=2000, confidence=0.95, noise_
     """
     check_plan(plan, confidence, noise_scale)
     if not (isinstance(trainings, int) and trainings >= 20):
-        raise ValueError(f"trainings must be a whole number of at least 20; got {trainings!r}")
+        raise ValueError(f"trainings must be a whole number of at least 20; got {shown(trainings)}")
     start = time.perf_counter()
     claimed, half = plan.epsilon(delta), trainings // 2
     base, reach = _ends(plan)

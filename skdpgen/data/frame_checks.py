@@ -18,6 +18,7 @@ from ..tabular._identifiers import likely_codes, likely_identifiers
 from ..utils.callers import warn_user
 from ..utils.categories import family
 from ..utils.printing import listed
+from ..utils.table_checks import is_missing
 from ..utils.validation import Interval, python_value
 from .other_notations import readings_of, refusal_of_columns
 
@@ -68,7 +69,10 @@ def _written(construction, column):
 
 def kinds_of_objects(chunk, names):
     """Type of the objects of each column, "" for other types and None where all are missing."""
-    return {name: type_of_objects(chunk[name]) or (None if chunk[name].isna().all() else "") for name in names}
+    return {
+        name: type_of_objects(chunk[name]) or (None if is_missing(chunk[name], f"column {name!r}").all() else "")
+        for name in names
+    }
 
 
 def common_kinds(one, other):

@@ -47,7 +47,7 @@ from ..tabular._learning import (
 from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
 from ..tabular._schema_cells import cell_weights
-from ..utils.printing import listed
+from ..utils.printing import listed, shown
 from ..utils.validation import check_row_count, is_extension
 from .frame_checks import (
     as_classes,
@@ -253,7 +253,8 @@ class FrameRows:
     @staticmethod
     def _check_targets(targets, head, several, classes, target_type):
         if absent := [name for name in targets if name not in head.columns]:
-            named = f"the target {absent[0]!r} is" if len(absent) == 1 else f"the targets {absent!r} are"
+            several = f"the targets {shown(absent)} are" if len(absent) <= 5 else f"{len(absent)} of the targets are"
+            named = f"the target {absent[0]!r} is" if len(absent) == 1 else several
             raise InvalidInputError(f"{named} not a column of the frame; it has {listed(head.columns)}")
         if len(set(targets)) < len(targets):
             raise InvalidInputError(f"target= names a column twice; got {listed(targets)}")

@@ -13,7 +13,8 @@ from ..mechanisms import histogram, release_names
 from ..tabular._columns import TEXT_DTYPES, name_of_dtype, parse_dtype, plain_value
 from ..utils.callers import warn_user
 from ..utils.categories import canonical_rows
-from ..utils.printing import listed
+from ..utils.printing import listed, shown
+from ..utils.table_checks import is_missing
 from ..utils.validation import check_names, is_extension, is_unicode
 
 # Answers of pandas.api.types.infer_dtype for classes that a release file can hold.
@@ -128,7 +129,7 @@ def class_labels(y, n_rows):
     Raises InvalidInputError: names what does not fit; the message holds no label.
     """
     values = _column(y, n_rows)
-    if pd.isna(values).any() or (values.dtype.kind == "f" and not np.isfinite(values).all()):
+    if is_missing(values, "y").any() or (values.dtype.kind == "f" and not np.isfinite(values).all()):
         raise InvalidInputError("Input y contains NaN or infinity.")
     if values.dtype.kind in "mM":
         raise InvalidInputError("y must hold numbers, text or booleans; give dates as text")
@@ -157,7 +158,7 @@ def _column(y, n_rows):
 def sorted_classes(classes):
     """Return declared classes as a sorted array; InvalidInputError where there is none, or one twice."""
     try:
-        given = np.asarray(classes)
+        given = np.asarray(list(classes) if is_extension(classes) else classes)
         if given.ndim != 1 or given.size == 0:
             raise InvalidInputError(f"classes must be a list of at least one class; got shape {given.shape}")
         kept = np.unique(given)
@@ -166,7 +167,7 @@ def sorted_classes(classes):
             raise
         raise InvalidInputError("classes must be a list of classes of one type that can be sorted") from None
     if kept.size != given.size:
-        raise InvalidInputError(f"classes holds the same class twice; got {listed(given.tolist())}")
+        raise InvalidInputError(f"classes holds the same class twice; got {shown(classes)}")
     return kept
 
 
@@ -187,9 +188,10 @@ def check_list_of_classes(y):
 def label_codes(values, classes):
     """Return the position of each label in `classes`; -1 for labels that are not there."""
     # both of dtype object: pandas would make strings of them, which fails on text that is not valid Unicode
-    return pd.Index(np.array(classes, dtype=object), dtype=object).get_indexer(
-        pd.Index(np.asarray(values, dtype=object), dtype=object)
-    )
+    values = np.asarray(values, dtype=object)
+    if values.ndim != 1:  # pandas' message holds a single label
+        raise InvalidInputError(f"labels must have one dimension, one label for each row; got {values.ndim}")
+    return pd.Index(np.array(classes, dtype=object), dtype=object).get_indexer(pd.Index(values, dtype=object))
 
 
 def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None, unit_sizes=None):

@@ -28,6 +28,10 @@ PUBLIC_ASSUMPTIONS = "public_assumptions"
 _COLUMN_PARTS = 16
 # Suffixes of Parquet files.
 PARQUET = (".parquet", ".pq")
+_ONE_READER = (
+    "the function of chunks must return a new iterable at each call, of the same rows, and not go on with one reader: "
+    "open the file within the function, such as lambda: pandas.read_csv(path, chunksize=100_000)"
+)
 _NO_ROWS = "Found array with 0 sample(s): no chunk has a row"  # the message of scikit-learn
 
 
@@ -140,18 +144,18 @@ class ChunkSource(_Source):
 
     def __init__(self, make_chunks):
         self._make_chunks = make_chunks
-        chunks, again = make_chunks(), make_chunks()
+        chunks, again = self._open(), self._open()
         _close(chunks)
         _close(again)
         if isinstance(chunks, Iterator) and again is chunks:
-            # the second pass would find this only after the charge
-            raise InvalidInputError("the function of chunks must return a new iterable at each call, not one reader")
+            raise InvalidInputError(_ONE_READER)  # the second pass would find this only after the charge
         del chunks, again
-        with contextlib.closing(self._chunks()) as chunks:
-            first = next(chunks, None)
+        first = self._first()
         if first is None:
             raise InvalidInputError(_NO_ROWS)
-        self.head, self.attrs = first.iloc[:0], dict(first.attrs)
+        self.head, self.attrs, self._beginning = first.iloc[:0], dict(first.attrs), _beginning_of(first)
+        del first
+        self.check_beginning()
 
     def without(self, names):
         """Return the source without these columns."""
@@ -159,17 +163,58 @@ class ChunkSource(_Source):
         other._left_out, other.head = [*self._left_out, *names], self.head.drop(columns=names)
         return other
 
+    def _open(self):
+        with _without_cells("the function of chunks", "call it and read its chunks"):
+            return self._make_chunks()
+
+    def _first(self):
+        """The first chunk of a new pass, with all columns, or None."""
+        with contextlib.closing(self._all_chunks()) as chunks:
+            return next(chunks, None)
+
+    def check_beginning(self):
+        """Refuse a function whose next pass begins otherwise: one reader that it goes on with, behind another object.
+
+        Compared are the shape, the columns and, where it counts rows, the index: rows may come in any order.
+        """
+        if self._reads_files:
+            return
+        first = self._first()
+        if first is None or _beginning_of(first) != self._beginning:
+            raise InvalidInputError(_ONE_READER)
+
+    @property
+    def _reads_files(self):
+        make = self._make_chunks
+        return isinstance(make, functools.partial) and make.func is parquet_chunks
+
+    def inspect(self, function, combine):
+        """As `reduce`, for validation before the charge; then nothing may be left in a reader that can be read once."""
+        total = self.reduce(function, combine)
+        self.check_beginning()
+        return total
+
     def _chunks(self):
-        chunks = self._make_chunks()
+        for chunk in self._all_chunks():
+            yield chunk.drop(columns=self._left_out, errors="ignore") if self._left_out else chunk
+
+    def _all_chunks(self):
+        chunks = self._open()
         if isinstance(chunks, pd.DataFrame):
             chunks = (chunks,)
         if not isinstance(chunks, Iterable):
             raise InvalidInputError(f"the chunks of X must be an iterable of DataFrames; got {type(chunks).__name__}")
+        end = object()
         try:
-            for chunk in chunks:
+            reader = iter(chunks)
+            while True:
+                with _without_cells("the function of chunks", "call it and read its chunks"):
+                    chunk = next(reader, end)
+                if chunk is end:
+                    return
                 if not isinstance(chunk, pd.DataFrame):
                     raise InvalidInputError(f"every chunk must be a DataFrame; got {type(chunk).__name__}")
-                yield chunk.drop(columns=self._left_out, errors="ignore") if self._left_out else chunk
+                yield chunk
         finally:
             _close(chunks)
 
@@ -196,9 +241,8 @@ class ChunkSource(_Source):
 
     def column(self, name):
         """Yield the values of one column, in parts of any length; of Parquet files nothing else is read."""
-        make = self._make_chunks
-        if isinstance(make, functools.partial) and make.func is parquet_chunks and name not in self._left_out:
-            for chunk in parquet_chunks(make.args[0], only=[name]):
+        if self._reads_files and name not in self._left_out:
+            for chunk in parquet_chunks(self._make_chunks.args[0], only=[name]):
                 yield chunk[name]
             return
         for chunk in self.checked_chunks():
@@ -250,7 +294,9 @@ class DaskSource(_Source):
         # of the partitions that `reduce` has: of one column alone dask may join partitions
         parts = [dask.delayed(operator.itemgetter(name))(part) for part in self._frame.to_delayed()]
         for at in range(0, len(parts), _COLUMN_PARTS):
-            yield from dask.compute(*parts[at : at + _COLUMN_PARTS])
+            with _without_cells("the dask DataFrame", "compute it"):
+                found = dask.compute(*parts[at : at + _COLUMN_PARTS])
+            yield from found
 
     def _reduce(self, function, combine, more):
         import dask
@@ -262,7 +308,33 @@ class DaskSource(_Source):
         parts = [lazy(part, *given) for part, given in zip(parts, more, strict=True)]
         while len(parts) > 1:
             parts = [merge(*parts[at : at + 2]) if at + 1 < len(parts) else parts[at] for at in range(0, len(parts), 2)]
-        return self.whole(dask.compute(parts[0])[0])
+        with _without_cells("the dask DataFrame", "compute it"):
+            total = dask.compute(parts[0])[0]
+        return self.whole(total)
+
+
+@contextlib.contextmanager
+def _without_cells(what, how):
+    """Raise errors of the caller's own code without their text, which may contain a cell; those of the package as ever.
+
+    `what`: failed. `how`: to see the text.
+    """
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(
+            f"{what} failed ({type(error).__name__}). Its message may show private values, so it is not repeated here: "
+            f"to see it, {how} yourself"
+        ) from None
+
+
+def _beginning_of(chunk):
+    """What the first chunks of two passes have in common: the shape, the columns and an index that counts rows."""
+    index = chunk.index
+    counted = (index.start, index.stop, index.step) if isinstance(index, pd.RangeIndex) else None
+    return chunk.shape, list(chunk.columns), counted
 
 
 def _close(chunks):

@@ -264,6 +264,7 @@ class UnitSource:
             order.check(chunk[self._column])
             total = _over(chunk.drop(columns=self._column), None, function, combine, total)
         self._n_rows, self._sorted = order.n_rows, order.ascending
+        self._all.check_beginning()
         return self._all.whole(total)
 
     def _look(self):

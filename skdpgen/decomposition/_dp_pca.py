@@ -28,6 +28,7 @@ from ..utils.validation import (
     Interval,
     StrOptions,
     fit_context,
+    validate_coordinates,
     validate_rows,
 )
 
@@ -399,10 +400,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LearnedRowsMixin,
     def inverse_transform(self, X):
         """Return rows of shape (n_samples, n_features_in_) from coordinates of shape (n_samples, n_components_)."""
         check_is_fitted(self)
-        X = np.asarray(X, dtype=np.float64)
-        if X.ndim != 2 or X.shape[1] != self.n_components_:
-            raise ValueError(f"expected an array of shape (n_samples, {self.n_components_}); got {X.shape}")
-        return self._principal.reconstruct(X)
+        return self._principal.reconstruct(validate_coordinates(X, self.n_components_))
 
     def get_covariance(self):
         """Return the released covariance, without the directions left out: shape (n_features_in_, n_features_in_)."""

@@ -10,6 +10,7 @@ from .._types import BoundedUnit, check_neighboring
 from ..accounting import epsilon_pld, non_private_event, poisson_gaussian_event
 from ..accounting._calibration import check_noise_of_steps
 from ..utils.forks import ForkSafeLock, process_identity
+from ..utils.printing import shown
 from ..utils.validation import convert_fields
 from ._clipping import ClippedSum, PartedSum
 
@@ -288,19 +289,21 @@ class DPSGDPlan(ChargedPlan):
         convert_fields(self)
         check_neighboring(self.neighboring)
         if not 0 < self.sampling_rate <= 1:
-            raise ValueError(f"sampling_rate must be in (0, 1]; got {self.sampling_rate!r}")
+            raise ValueError(f"sampling_rate must be in (0, 1]; got {shown(self.sampling_rate)}")
         if int(self.steps) != self.steps or self.steps < 1:
-            raise ValueError(f"steps must be a positive whole number; got {self.steps!r}")
+            raise ValueError(f"steps must be a positive whole number; got {shown(self.steps)}")
         if not 1e-30 <= self.l2_bound <= 1e30:
-            raise ValueError(f"l2_bound must be positive and finite in float32 (1e-30 to 1e30); got {self.l2_bound!r}")
+            raise ValueError(
+                f"l2_bound must be positive and finite in float32 (1e-30 to 1e30); got {shown(self.l2_bound)}"
+            )
         if not (self.noise_multiplier >= 0 and math.isfinite(self.noise_multiplier)):
-            raise ValueError(f"noise_multiplier must be non-negative and finite; got {self.noise_multiplier!r}")
+            raise ValueError(f"noise_multiplier must be non-negative and finite; got {shown(self.noise_multiplier)}")
         check_noise_of_steps(self.noise_multiplier)
         if not (self.expected_batch_size > 0 and math.isfinite(self.expected_batch_size)):
-            raise ValueError(f"expected_batch_size must be positive and finite; got {self.expected_batch_size!r}")
+            raise ValueError(f"expected_batch_size must be positive and finite; got {shown(self.expected_batch_size)}")
         size = self.max_physical_batch
         if size is not None and (int(size) != size or size < 1):
-            raise ValueError(f"max_physical_batch must be a positive whole number or None; got {size!r}")
+            raise ValueError(f"max_physical_batch must be a positive whole number or None; got {shown(size)}")
         if isinstance(self.unit, PrivacyUnit):
             object.__setattr__(self, "unit", self.unit.of_plan())
         if self.unit is not None and not isinstance(self.unit, BoundedUnit):
@@ -400,7 +403,7 @@ class PartedPlan(DPSGDPlan):
     def __post_init__(self):
         super().__post_init__()
         if not self.part_batch_sizes or not all(0 < size < math.inf for size in self.part_batch_sizes):
-            raise ValueError(f"part_batch_sizes must be positive and finite; got {self.part_batch_sizes!r}")
+            raise ValueError(f"part_batch_sizes must be positive and finite; got {shown(self.part_batch_sizes)}")
 
     def make_aggregate(self, root, rng, *, path="fast"):
         """Make the `PartedSum` of this plan."""

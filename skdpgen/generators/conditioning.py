@@ -13,7 +13,7 @@ from ..data.frame_codec import FrameCodec
 from ..tabular import Binning, Boolean, Categorical, Datetime, TableEncoder
 from ..tabular._columns import ISO_DATE
 from ..tabular._frames import level_codes, numeric_bounds, numeric_values, restore
-from ..utils.printing import listed
+from ..utils.printing import listed, shown
 from .gaussians import class_weights, full_covariances
 from .product_mixture import root
 from .rows_of_classes import RowsOfClasses
@@ -192,19 +192,21 @@ class FramesGiven:
 
 
 def _in_words(given):
-    return ", ".join(f"{name!r}: {value!r}" for name, value in given.items())
+    return ", ".join(f"{name!r}: {shown(value)}" for name, value in given.items())
 
 
 def _level_shares(wanted, levels, name):
     """1 for the levels of a block that are among the values given, 0 for others."""
-    values = list(wanted) if isinstance(wanted, list | tuple | Set | np.ndarray | pd.Index) else [wanted]
+    values = list(wanted) if isinstance(wanted, list | tuple | Set | np.ndarray | pd.Index | pd.Series) else [wanted]
     share = np.zeros(len(levels))
     for value in values:
         value = None if value is None or (np.ndim(value) == 0 and pd.isna(value)) else value
         at = [i for i, level in enumerate(levels) if level is value or (level is not None and level == value)]
         if not at:
+            # an array may be a column of the rows
+            asked = f"level of {shown(wanted)}" if hasattr(wanted, "dtype") else f"level {shown(value)}"
             raise ValueError(
-                f"given[{name!r}] contains a value that the model does not have: no level {value!r}; it has "
+                f"given[{name!r}] contains a value that the model does not have: no {asked}; it has "
                 f"{listed(levels, 20)}"
             )
         share[at] = 1.0
@@ -233,12 +235,12 @@ def _range(wanted, column):
         return None
     pair = wanted if isinstance(wanted, tuple) else (wanted, wanted)
     if len(pair) != 2:
-        raise ValueError(f"given[{column.name!r}] must be a value or a pair (low, high); got {wanted!r}")
+        raise ValueError(f"given[{column.name!r}] must be a value or a pair (low, high); got {shown(wanted)}")
     bounds = numeric_bounds(column)
     low, high = (edge if end is None else _number(end, column) for end, edge in zip(pair, bounds))
     if not bounds[0] <= low <= high <= bounds[1]:
         raise ValueError(
-            f"given[{column.name!r}] must lie within its bounds {column.bounds}, lowest first; got {wanted!r}"
+            f"given[{column.name!r}] must lie within its bounds {column.bounds}, lowest first; got {shown(wanted)}"
         )
     return low, high
 
@@ -253,7 +255,7 @@ def _number(value, column):
     except ValueError:
         kind = "date" if isinstance(column, Datetime) else "number"
         raise ValueError(
-            f"given[{column.name!r}]: {value!r} is no {kind}; give one, or a pair (low, high), None for no limit; "
+            f"given[{column.name!r}]: {shown(value)} is no {kind}; give one, or a pair (low, high), None for no limit; "
             f"the column has bounds {column.bounds}"
         ) from None
 
@@ -340,7 +342,8 @@ def _check_array_values(given, codec):
     if not all(isinstance(c, Integral) and not isinstance(c, bool) and 0 <= c < n for c in columns):
         raise ValueError(f"given names the columns of an array by their index, 0 to {n - 1}; got {listed(columns)}")
     if not all(isinstance(v, Real) for v in values):
-        raise ValueError(f"given takes one number for each column of an array; got {listed(values)}")
+        got = ", ".join(map(shown, values[:10]))
+        raise ValueError(f"given takes one number for each column of an array; got {got}")
     columns, values = np.array(columns, dtype=np.intp), np.array(values, dtype=np.float64)
     low, high = codec.scaling.lower[columns], codec.scaling.upper[columns]
     if (outside := ~((low <= values) & (values <= high))).any():

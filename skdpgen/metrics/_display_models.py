@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
+from ..utils.validation import as_numbers
 from ._display_rows import REAL, SYNTHETIC, SamplesDisplay, axes_grid, draw_samples, one_axes, short
 from ._tstr import _split, encoded_for
 
@@ -58,7 +59,7 @@ class ImageGridDisplay(SamplesDisplay):
         (X, y), (Z, z) = (rows if isinstance(rows, tuple) else (rows, None) for rows in (real, synthetic))
         if (y is None) != (z is None):
             raise ValueError("give labels with both samples, or with neither")
-        X, Z = (_images(np.asarray(rows), image_shape) for rows in (X, Z))
+        X, Z = (_images(as_numbers(rows, "images", ""), image_shape) for rows in (X, Z))
         if X.shape[1:] != Z.shape[1:]:
             raise ValueError(f"real and synthetic images must have one shape; got {X.shape[1:]} and {Z.shape[1:]}")
         groups = [None] * n_rows if y is None else list(np.unique(np.asarray(y)))[:n_rows]
@@ -151,7 +152,7 @@ class LatentSpaceDisplay:
         mixture = released_mixture(estimator)
         latent = None
         if X is not None:
-            latent = np.asarray(estimator.transform(X) if hasattr(estimator, "transform") else X, dtype=float)
+            latent = as_numbers(estimator.transform(X) if hasattr(estimator, "transform") else X, "X", "")
         return cls(latent, mixture, y, dimensions=dimensions).plot(ax=ax)
 
     def plot(self, ax=None):

@@ -20,6 +20,7 @@ from sklearn.metrics import average_precision_score, get_scorer, mean_absolute_e
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
+from ..utils.printing import shown
 from ._column_codes import ColumnCodes, takes_codes, with_codes
 from ._samples import MOST_LEVELS, as_frame, column_kind, each_distinct, to_numbers
 
@@ -363,10 +364,10 @@ def _by_name(classifiers):
     if not classifiers:
         raise ValueError("classifiers= contains no estimator: give one, a list of them, or a dict of names")
     if unnamed := [name for name in classifiers if not isinstance(name, str)]:
-        raise TypeError(f"names of classifiers must be text; got {unnamed[0]!r}")
+        raise TypeError(f"names of classifiers must be text; got {shown(unnamed[0])}")
     for classifier in classifiers.values():
         if isinstance(classifier, type) or not hasattr(classifier, "fit"):
-            raise TypeError(f"classifiers must be estimators, one, several or by name; got {classifier!r}")
+            raise TypeError(f"classifiers must be estimators, one, several or by name; got {shown(classifier)}")
     return classifiers
 
 

@@ -15,6 +15,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
+from ..utils.validation import as_numbers
 from ._column_codes import ColumnCodes, takes_codes, with_codes
 from ._samples import numeric_matrices, paired_frames
 
@@ -233,7 +234,7 @@ def frechet_distance(real, synthetic, *, extractor=None, schema=None):
 
 def _features(real, synthetic, extractor, schema):
     if extractor is not None:
-        parts = [np.asarray(extractor(rows), dtype=np.float64) for rows in (real, synthetic)]
+        parts = [as_numbers(extractor(rows), "features", "") for rows in (real, synthetic)]
         parts = [part.reshape(len(part), -1) for part in parts]
     else:
         tables = isinstance(real, tuple) or hasattr(real, "columns")
@@ -241,7 +242,7 @@ def _features(real, synthetic, extractor, schema):
         if tables:
             parts = numeric_matrices(*frames, schema)
         else:
-            parts = [frame.to_numpy(dtype=np.float64) for frame in frames]
+            parts = [as_numbers(frame, "an array of rows", "") for frame in frames]
     if parts[0].shape[1] != parts[1].shape[1]:
         raise ValueError(
             f"both samples must have one number of features; got {parts[0].shape[1]} and {parts[1].shape[1]}"

@@ -31,6 +31,7 @@ from ..data.units import read_groups, take_groups
 from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, check_bound, class_moments, clip_rows, moments, total, unpack_moments
 from ..utils.callers import warn_user
+from ..utils.printing import shown
 from ..utils.validation import (
     MOST_UNITS,
     Interval,
@@ -421,7 +422,7 @@ class DPGaussianMixture(DensityMixin, LearnedRowsMixin, PrivateEstimator):
         else:
             n = max(1, round(self.count_)) if n_samples is None else n_samples
             if not isinstance(n, Integral) or n < 1:
-                raise ValueError(f"n_samples must be a whole number of at least 1; got {n_samples!r}")
+                raise ValueError(f"n_samples must be a whole number of at least 1; got {shown(n_samples)}")
             codes = rng.choice(self.n_components_, size=n, p=self._ratio(class_ratio))
         order = np.argsort(codes, kind="stable")
         drawn, _ = self._parameters.sample(len(codes), rng, counts=np.bincount(codes, minlength=self.n_components_))

@@ -17,6 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from .._types import BoundedSum
 from ..mechanisms._moments import SCORE_COUNT_WEIGHT
 from ..utils.categories import canonical_rows
+from ..utils.printing import shown
 from ..utils.validation import as_numbers
 
 # Terms are moved to [-1/2, 1/2] and truncated to this lattice, on which their sum is exact (of 2^24 rows and more).
@@ -45,7 +46,7 @@ def check_score_bounds(scoring, score_bounds):
     low, high = sides.tolist() if sides.shape == (2,) else (math.nan, math.nan)
     if not (-1e100 <= low < high <= 1e100 and high - low >= 1e-100):
         raise ValueError(
-            f"score_bounds must be (low, high), finite, low below high (by 1e-100 to 1e100); got {score_bounds!r}"
+            f"score_bounds must be (low, high), finite, low below high (by 1e-100 to 1e100); got {shown(score_bounds)}"
         )
     return low, high
 

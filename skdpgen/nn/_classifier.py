@@ -7,6 +7,7 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, clone
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
@@ -29,6 +30,7 @@ from ..data.scaling import check_bounds, learn_scaling, scaling_phases
 from ..data.units import read_groups, take_groups
 from ..dpsgd._plan import plan_of_fit
 from ..dpsgd._seeding import torch_seeded
+from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, histogram
 from ..utils.progress import shows_bars
 from ..utils.validation import (
@@ -242,7 +244,7 @@ class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
         y = _check_y(y, len(X))
         ids = read_groups(groups, len(X), self._unit, self._asked_unit.missing)
         bounds = check_bounds(self.bounds, X.shape[1])
-        declared = None if self.classes is None else sorted_classes(list(self.classes))
+        declared = None if self.classes is None else sorted_classes(self.classes)
         if declared is not None:
             declared_codes(y, declared)  # refuses other labels
         share = self._share("bounds")
@@ -342,6 +344,14 @@ class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
         """Return the most probable class of each row; private values for private rows."""
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
+
+    def score(self, X, y, sample_weight=None):
+        """Return the share of rows whose most probable class is theirs; computed without protection, do not publish."""
+        predicted = np.array(self.predict(X).tolist())
+        y = np.array(class_labels(y, len(predicted)).tolist())
+        if (y.dtype.kind == "U") != (predicted.dtype.kind == "U"):  # scikit-learn's message holds a label
+            raise InvalidInputError("y and the classes of the fit must both be text, or both numbers")
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -30,12 +30,14 @@ from ..tabular._constraints import constraint_texts
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_loaded, check_whole
 from ..utils.numerics import each_in_usual_numerics, usual_numerics
-from ..utils.printing import listed
+from ..utils.printing import listed, shown
 from ..utils.validation import (
     ClassNamePrefixFeaturesOutMixin,
     InvalidParameterError,
     StrOptions,
+    as_numbers,
     fit_context,
+    validate_coordinates,
     validate_data,
     validate_rows,
 )
@@ -335,9 +337,9 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
                 "many are wanted (n_samples=, --rows)"
             )
         if isinstance(n, bool) or not isinstance(n, Real) or n % 1 or n < 1:
-            raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}")
+            raise ValueError(f"n_samples must be a positive integer; got {shown(n_samples)}")
         if n >= _MOST_ROWS:
-            raise ValueError(f"n_samples must be below {_MOST_ROWS:,} in one call; got {n_samples!r}")
+            raise ValueError(f"n_samples must be below {_MOST_ROWS:,} in one call; got {shown(n_samples)}")
         weights = model.component_weights
         if class_ratio is not None:
             weights = self._ratio(class_ratio)
@@ -378,7 +380,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
                     f"class_ratio: no class {listed(unknown, 5)} in the model; it has {listed(classes, 20)}"
                 )
             class_ratio = [class_ratio.get(c, 0.0) for c in classes]
-        ratio = np.asarray(class_ratio, dtype=np.float64)
+        ratio = as_numbers(class_ratio, "class_ratio", "")
         if np.shape(ratio) == np.shape(self.class_ratio_):
             ratio, given = np.zeros(len(classes)), ratio
             ratio[self._named()] = given.ravel()
@@ -386,7 +388,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             shape = " x ".join(map(str, np.shape(self.class_ratio_)))
             raise ValueError(
                 f"class_ratio must hold {shape} shares, not negative and not all zero, of {listed(classes, 20)}; got "
-                f"{class_ratio!r}"
+                f"{shown(class_ratio)}"
             )
         return ratio
 
@@ -551,9 +553,7 @@ class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def inverse_transform(self, X):
         """Return rows (a DataFrame where one was fitted) from latents; levels are drawn from their distribution."""
         check_is_fitted(self)
-        latent = np.asarray(X, dtype=np.float64)
-        if latent.ndim != 2 or latent.shape[1] != self.model_.n_latent:
-            raise ValueError(f"expected an array of shape (n_samples, {self.model_.n_latent}); got {latent.shape}")
+        latent = validate_coordinates(X, self.model_.n_latent)
         return join_chunks(self._with_keys([self.model_.decode(latent, self._sampling_stream)]))
 
     @property

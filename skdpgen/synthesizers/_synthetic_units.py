@@ -15,7 +15,7 @@ from ..generators.units import UnitModel, UnitSampler, fit_shared, fit_units, wi
 from ..mechanisms import add_gaussian, unit_plan, unpack_one_hot_moments
 from ..tabular._identifiers import with_keys
 from ..utils.callers import warn_user
-from ..utils.printing import listed
+from ..utils.printing import listed, shown
 
 # Share of the moments' budget for the tables of units: of their number of rows alone, and with columns.
 _SIZES_SHARE, _COLUMNS_SHARE = 0.02, 0.1
@@ -151,7 +151,7 @@ class SyntheticUnitsMixin:
                 "has no number of rows of a unit"
             )
         if isinstance(units, bool) or not isinstance(units, Integral) or not 1 <= units < _MOST_UNITS:
-            raise ValueError(f"units must be a whole number from 1 to {_MOST_UNITS - 1:,}; got {units!r}")
+            raise ValueError(f"units must be a whole number from 1 to {_MOST_UNITS - 1:,}; got {shown(units)}")
         sampler = UnitSampler(model, self._drawn_again())
         rng, n_rows = self._sampler(random_state), 0
         step = max(1, int(rows_at_once / model.units.mean_size))

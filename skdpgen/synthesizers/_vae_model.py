@@ -12,7 +12,7 @@ from ..exceptions import InvalidInputError
 from ..generators.components import spread_components
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_size
-from ..utils.validation import check_model_size
+from ..utils.validation import as_numbers, check_model_size
 from ._before_training import encode_rows, sizes_by_counts, with_labels
 from ._moment_start import draw_rows, learn_facts, start_autoencoder
 from ._phases import MomentSettings
@@ -368,7 +368,7 @@ class VAEModel(ReleasedModel):
     def _scaled(self, X, y):
         """Rows as the encoder takes them, float32, and class codes (None where y is not known)."""
         lacks_y = self.kind == "array" and X.shape[1] < len(self.codec.scaling.lower)
-        filler = np.asarray(y, dtype=np.float64).reshape(-1, 1) if lacks_y and y is not None else None
+        filler = as_numbers(y, "y", "").reshape(-1, 1) if lacks_y and y is not None else None
         x, classes = self.vectors_like_fit(X, y, filler)
         return x.astype(np.float32, copy=False), classes
 

@@ -20,6 +20,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.categories import family
+from ..utils.printing import shown
 from ._formats import NO_ZONES, OBJECTS, form_of, has_zone, is_date_format, parse_form, range_of_form
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
@@ -101,6 +102,11 @@ _zones = lru_cache(available_timezones)
 
 def _first_twice(values):
     return next(value for value, count in Counter(values).items() if count > 1)
+
+
+def _entry(value, given):
+    """One value of what was given for a parameter, as a text; not of an array, which may be a column of the rows."""
+    return shown(value) if isinstance(given, list | tuple) else f"a value of {shown(given)}"
 
 
 def _fail(column, message):
@@ -201,9 +207,9 @@ class Numeric:
             _fail(self, "integer must be True or False")
         object.__setattr__(self, "integer", bool(self.integer))
         if self.decimals is not None and (not isinstance(self.decimals, Integral) or self.integer):
-            _fail(self, f"decimals must be an integer, for a column with integer=False; got {self.decimals!r}")
+            _fail(self, f"decimals must be an integer, for a column with integer=False; got {shown(self.decimals)}")
         if self.decimals is not None and (isinstance(self.decimals, bool) or not -30 <= self.decimals <= 30):
-            _fail(self, f"decimals must lie in [-30, 30]; got {self.decimals!r}")
+            _fail(self, f"decimals must lie in [-30, 30]; got {shown(self.decimals)}")
         default = ("Int64" if self.missing else "int64") if self.integer else "float64"
         _check_dtype(
             self,
@@ -234,7 +240,7 @@ class Numeric:
     def _checked_step(self):
         step = plain_value(self.step)
         if not isinstance(step, Real) or isinstance(step, bool) or not 1e-30 <= step <= 1e30:
-            _fail(self, f"step must be a number from 1e-30 to 1e30; got {self.step!r}")
+            _fail(self, f"step must be a number from 1e-30 to 1e30; got {shown(self.step)}")
         if self.decimals is not None:
             _fail(self, "step and decimals both say how values are rounded: give one of them")
         if self.integer and step != math.floor(step):
@@ -245,18 +251,18 @@ class Numeric:
 
     def _checked_spikes(self):
         if isinstance(self.spikes, str) or not np.iterable(self.spikes):
-            _fail(self, f"spikes must be a sequence of numbers; got {self.spikes!r}")
+            _fail(self, f"spikes must be a sequence of numbers; got {shown(self.spikes)}")
         spikes = tuple(sorted({plain_value(value) for value in self.spikes}))
         for value in spikes:
             if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
-                _fail(self, f"spikes must be finite numbers; got {value!r}")
+                _fail(self, f"spikes must be finite numbers; got {_entry(value, self.spikes)}")
             if self.bounds is not None and not self.bounds[0] <= value <= self.bounds[1]:
-                _fail(self, f"spike {value} is not within the bounds {self.bounds}")
+                _fail(self, f"spike {_entry(value, self.spikes)} is not within the bounds {self.bounds}")
             smallest, largest = dtype_range(self.dtype)
             if not smallest <= value <= largest or (self.whole and abs(value) > MAX_INTEGER * (self.step or 1)):
-                _fail(self, f"spike {value} does not fit dtype {self.dtype!r}")
+                _fail(self, f"spike {_entry(value, self.spikes)} does not fit dtype {self.dtype!r}")
             if (self.integer and value != math.floor(value)) or (self.step and value != rounded_to(value, self.step)):
-                _fail(self, f"spike {value} is no value of such a column: see integer and step")
+                _fail(self, f"spike {_entry(value, self.spikes)} is no value of such a column: see integer and step")
         if not 1 <= len(spikes) <= _MOST_SPIKES:
             _fail(self, f"spikes must be 1 to {_MOST_SPIKES} numbers")
         return tuple(int(value) if self.integer else float(value) for value in spikes)
@@ -265,10 +271,10 @@ class Numeric:
         try:
             low, high = (plain_value(bound) for bound in self.bounds)
         except (TypeError, ValueError):
-            _fail(self, f"bounds must be a pair (lowest, highest); got {self.bounds!r}")
+            _fail(self, f"bounds must be a pair (lowest, highest); got {shown(self.bounds)}")
         for bound in (low, high):
             if not isinstance(bound, Real) or isinstance(bound, bool) or not math.isfinite(bound):
-                _fail(self, f"bounds must be two finite numbers; got {bound!r}")
+                _fail(self, f"bounds must be two finite numbers; got {shown(bound)}")
         if self.integer:
             if low != math.floor(low) or high != math.floor(high):
                 _fail(self, f"integer=True contradicts bounds ({low}, {high}), which are not integers")
@@ -412,7 +418,7 @@ class Categorical:
         object.__setattr__(self, "other", plain_value(self.other))
         values = self.values or ()
         if self.other is not None and (family(self.other) is None or self.other in (self.categories or ())):
-            _fail(self, f"other must be a string or number that is not one of the categories; got {self.other!r}")
+            _fail(self, f"other must be a string or number that is not one of the categories; got {shown(self.other)}")
         families = {family(value) for value in values}
         if self.categories is None and self.dtype is None:
             return  # the learned categories decide
@@ -497,7 +503,7 @@ class Categorical:
                 _fail(self, f"hierarchy: the name of a group must be text; got {name!r}")
             # a set has another order in every process, and an iterator is empty after one look
             if not isinstance(members, Mapping | list | tuple | np.ndarray | pd.Index | pd.Series) or not len(members):
-                _fail(self, f"hierarchy: the group {name!r} must be a sequence of categories; got {members!r}")
+                _fail(self, f"hierarchy: the group {name!r} must be a sequence of categories; got {shown(members)}")
             if isinstance(members, Mapping) or isinstance(next(iter(members)), tuple):
                 checked.append((name, self._checked_groups(members, f": the group {name!r}", level + 1)))
             else:
@@ -523,7 +529,7 @@ class Categorical:
 
     def _checked_categories(self):
         if isinstance(self.categories, str) or not np.iterable(self.categories):
-            _fail(self, f"categories must be a sequence of values; got {self.categories!r}")
+            _fail(self, f"categories must be a sequence of values; got {shown(self.categories)}")
         categories = tuple(plain_value(value) for value in self.categories)
         if not categories and self.other is None:
             _fail(self, "categories must not be empty")
@@ -533,11 +539,12 @@ class Categorical:
             if family(value) is None:
                 _fail(self, f"a category must be a string, a number or a bool; got {type(value).__name__}")
             if family(value) == "number" and not math.isfinite(value):
-                _fail(self, f"categories must be finite; got {value!r}")
+                _fail(self, f"categories must be finite; got {_entry(value, self.categories)}")
         if len({family(value) for value in categories}) > 1:
             _fail(self, "categories of mixed types (text, numbers, bool): make them all strings")
         if len(set(categories)) < len(categories):
-            _fail(self, f"categories must not repeat; {_first_twice(categories)!r} stands twice")
+            twice = _entry(_first_twice(categories), self.categories)
+            _fail(self, f"categories must not repeat; {twice} stands twice")
         return categories
 
     @property
@@ -624,7 +631,7 @@ class Datetime:
     def __post_init__(self):
         _check_common(self)
         if not isinstance(self.resolution, str) or self.resolution not in _UNITS:
-            _fail(self, f"resolution must be one of {', '.join(_UNITS)}; got {self.resolution!r}")
+            _fail(self, f"resolution must be one of {', '.join(_UNITS)}; got {shown(self.resolution)}")
         _check_dtype(
             self,
             "datetime64[us]",
@@ -644,13 +651,14 @@ class Datetime:
         if not isinstance(self.bounds, str) and np.iterable(self.bounds):
             for bound in self.bounds:
                 if isinstance(bound, str) and not ISO_DATE.match(bound):
-                    _fail(self, f"write the date {bound!r} as in 2020-12-31 (ISO 8601): day and month may be mistaken")
+                    date = _entry(bound, self.bounds)
+                    _fail(self, f"write the date {date} as in 2020-12-31 (ISO 8601): day and month may be mistaken")
         try:
             low, high = (pd.Timestamp(bound) for bound in self.bounds)
         except (TypeError, ValueError, OverflowError):
             low, high = pd.NaT, pd.NaT
         if pd.isna(low) or pd.isna(high):
-            _fail(self, f"bounds must be a pair of datetimes (earliest, latest), not missing; got {self.bounds!r}")
+            _fail(self, f"bounds must be a pair of datetimes (earliest, latest), not missing; got {shown(self.bounds)}")
         if low.tzinfo is not None or high.tzinfo is not None:
             _fail(self, "bounds are on the column's wall clock: give them without a time zone")
         if low.floor(self.resolution) >= high.floor(self.resolution):

@@ -10,7 +10,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import SchemaError
+from ..utils.printing import shown
 from ..utils.table_checks import advice_of_foreign_table, holds_numbers, is_foreign_table
+from ..utils.validation import as_numbers, validate_rows
 from ._binning import Binning
 from ._columns import KINDS, Boolean, Categorical, Identifier, bin_decimals
 from ._frames import (
@@ -195,11 +197,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _check_parameters(self):
         if self.numeric not in ("bins", "scale"):
-            raise ValueError(f"numeric must be 'bins' or 'scale'; got {self.numeric!r}")
+            raise ValueError(f"numeric must be 'bins' or 'scale'; got {shown(self.numeric)}")
         if self.on_invalid not in ON_INVALID:
-            raise ValueError(f"on_invalid must be 'clip' or 'raise'; got {self.on_invalid!r}")
+            raise ValueError(f"on_invalid must be 'clip' or 'raise'; got {shown(self.on_invalid)}")
         if not isinstance(self.n_bins, int | np.integer) or self.n_bins < 1:
-            raise ValueError(f"n_bins must be an integer of at least 1; got {self.n_bins!r}")
+            raise ValueError(f"n_bins must be an integer of at least 1; got {shown(self.n_bins)}")
         if self.schema is not None and not isinstance(self.schema, (Schema, *KINDS.values())):
             raise ValueError(
                 f"schema must be a Schema (Schema.load reads a file) or a column; got {type(self.schema).__name__}"
@@ -211,7 +213,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return X
         if is_foreign_table(X) and not holds_numbers(X):
             raise SchemaError(advice_of_foreign_table(X))
-        return validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+        return validate_rows(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
 
     def _resolve_schema(self, frame):
         if isinstance(self.schema, Schema):
@@ -370,7 +372,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Columns, order and dtypes of the schema.
         """
         check_is_fitted(self)
-        X = np.asarray(X, dtype=np.float64)
+        X = as_numbers(X, "X", "")
         if X.ndim != 2 or X.shape[1] != self.n_features_out_:
             raise ValueError(f"expected a matrix of {self.n_features_out_} columns; got shape {X.shape}")
         rng = np.random.default_rng() if rng is None else rng
@@ -401,7 +403,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         codes = np.asarray(codes)
-        values = np.empty((len(codes), 0)) if values is None else np.asarray(values, dtype=np.float64)
+        values = np.empty((len(codes), 0)) if values is None else as_numbers(values, "values", "")
         expected = (len(self.level_blocks_), len(self.value_blocks_))
         if codes.ndim != 2 or values.ndim != 2 or (codes.shape[1], values.shape[1]) != expected:
             raise ValueError(f"expected {expected[0]} columns of codes and {expected[1]} of values")

@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pdt
 
+from ..exceptions import SchemaError
+
 # Names of columns of Python objects: decimal.Decimal, datetime.date, datetime.time.
 OBJECTS = ("decimal", "date", "time")
 # Answers of pandas.api.types.infer_dtype for objects of one of these types.
@@ -158,7 +160,13 @@ def from_form(series, name):
     if pdt.is_object_dtype(dtype):
         kind = pdt.infer_dtype(series, skipna=True)
         if kind == "decimal":
-            return series.astype("float64").to_numpy()
+            try:
+                return series.astype("float64").to_numpy()
+            except (TypeError, ValueError):
+                raise SchemaError(
+                    f"column {series.name!r} holds pandas.NA, or a signaling NaN, beside decimals: give None where a "
+                    "value is missing"
+                ) from None
         if form == "time" and kind in ("time", "empty"):
             codes, times = pd.factorize(series)
             return np.append([seconds(time) for time in times], np.nan)[codes]

@@ -11,7 +11,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.categories import canonical, family, number_text
-from ..utils.printing import listed
+from ..utils.printing import listed, shown
 from ..utils.table_checks import is_unicode
 from ._columns import (
     Boolean,
@@ -158,7 +158,7 @@ def numeric_values(series, column, on_invalid="clip"):
         allow it; with ``on_invalid="raise"``, are out of bounds, or not integers or multiples of `step`.
     """
     if on_invalid not in ON_INVALID:
-        raise ValueError(f"on_invalid must be 'clip' or 'raise'; got {on_invalid!r}")
+        raise ValueError(f"on_invalid must be 'clip' or 'raise'; got {shown(on_invalid)}")
     values = _read_datetimes(series, column) if isinstance(column, Datetime) else _read_numbers(series, column)
     absent = np.isnan(values)
     _check_missing(absent, column)

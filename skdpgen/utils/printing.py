@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import date, time, timedelta
+from numbers import Number
 from typing import Any
+
+import numpy as np
 
 # Length at which text from a file is cut: a longer one could push what stands before it off the screen.
 _MOST_CHARACTERS = 2_000
+# Characters of a text, and entries of a list or tuple, that a message shows of a parameter.
+_SHOWN_CHARACTERS, _SHOWN_ENTRIES = 200, 5
 
 
 def printable(text: Any) -> str:
@@ -58,6 +64,45 @@ def plain_number(value: float, digits: int = 4) -> str:
     if not 1e4 - 0.5 <= size < 1e9:  # years have no comma
         return f"{value:.{digits}g}"
     return f"{value:,.0f}" if size >= 10**digits - 0.5 else f"{value:,.{digits}g}"
+
+
+def shown(value: Any) -> str:
+    """Return a parameter as a text for a message: of what may be private rows the type and the size alone.
+
+    A number, a date, a short text, and a short list or tuple of them is written as it is. A table, an array, a long
+    list or any other object may hold rows that were given in the place of a parameter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpgen.utils.printing import shown
+    >>> print(shown((0, 1)), "and", shown(np.zeros((40, 3))), "and", shown([7] * 40))
+    (0, 1) and an ndarray of shape (40, 3) and a list of length 40
+    """
+    if isinstance(value, list | tuple) and len(value) <= _SHOWN_ENTRIES and all(map(_is_plain, value)):
+        return repr(value)
+    if _is_plain(value):
+        return repr(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    text = type_and_shape(value)
+    if isinstance(value, str | bytes | list | tuple | dict | set | frozenset):
+        text += f" of length {len(value)}"
+    return f"{'an' if text.startswith((*'aeiouAEIOU', 'nd')) else 'a'} {text}"
+
+
+def _is_plain(value):
+    """Whether a value is one number, one date, None or a short text; a record of numpy is not."""
+    if isinstance(value, str):
+        return len(value) <= _SHOWN_CHARACTERS
+    scalar = isinstance(value, np.generic) and not isinstance(value, np.void)
+    return value is None or scalar or isinstance(value, Number | date | time | timedelta)
+
+
+def type_and_shape(value: Any) -> str:
+    """Return the name of the type of a value and, where it has one, its shape; never what it contains."""
+    shape = getattr(value, "shape", None)
+    return type(value).__name__ + (f" of shape {tuple(shape)}" if isinstance(shape, tuple) else "")
 
 
 def one_line(text: Any) -> str:

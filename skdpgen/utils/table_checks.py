@@ -17,6 +17,16 @@ def check_row_count(n_samples):
         raise InvalidInputError(f"at most {MAX_ROWS} rows can be summed exactly: fit on a random part of them")
 
 
+def is_missing(values, name):
+    """Return which values are missing; SchemaError, with the `name` of their column, where no test can say it."""
+    try:
+        return pd.isna(values)
+    except ArithmeticError:
+        raise SchemaError(
+            f"{name} holds a signaling NaN of decimal.Decimal: give None where a value is missing"
+        ) from None
+
+
 def texts_in(value):
     """Yield the texts in a value: itself, or those in a list, a dict or an array."""
     if isinstance(value, str):

@@ -10,11 +10,19 @@ from numbers import Integral, Real
 import numpy as np
 from pandas.api.extensions import ExtensionDtype
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, _fit_context
-from sklearn.utils._param_validation import HasMethods, Hidden, InvalidParameterError, Options, StrOptions
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Hidden,
+    InvalidParameterError,
+    Options,
+    StrOptions,
+    validate_parameter_constraints,
+)
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.validation import _num_samples, validate_data
 
 from ..exceptions import InvalidInputError
+from .printing import shown
 from .table_checks import (
     MAX_ROWS,
     advice_of_foreign_table,
@@ -57,6 +65,7 @@ __all__ = [
     "num_samples",
     "physical_memory",
     "python_value",
+    "validate_coordinates",
     "validate_data",
     "validate_rows",
 ]
@@ -122,14 +131,18 @@ def convert_fields(frozen):
             object.__setattr__(frozen, field.name, python_value(getattr(frozen, field.name)))
 
 
-def check_parameters(owner, parameters):
-    """Refuse parameters that no file can hold: numbers beyond any float, and text with lone surrogates.
+def check_parameters(owner, parameters, constraints):
+    """Refuse parameters that violate their constraints, or that no file can hold, without showing what may be rows.
+
+    No file holds numbers beyond any float, and text with lone surrogates.
 
     Parameters
     ----------
     owner : str
         Whose they are.
     parameters : dict
+    constraints : dict
+        As scikit-learn has them.
 
     Raises
     ------
@@ -148,16 +161,22 @@ def check_parameters(owner, parameters):
             raise InvalidParameterError(
                 f"The {name!r} parameter of {owner} holds text that cannot be written (a lone surrogate)"
             )
+    for name, value in parameters.items():
+        try:
+            validate_parameter_constraints(constraints, {name: value}, owner)
+        except InvalidParameterError as error:  # scikit-learn's message holds the value
+            allowed = str(error).partition(" Got ")[0]
+            raise InvalidParameterError(f"{allowed} Got {shown(value)} instead.") from None
 
 
-def as_numbers(values, name):
-    """Return a parameter that holds numbers as an array of float64; InvalidInputError with its name otherwise."""
+def as_numbers(values, name, end="; nothing was charged"):
+    """Return what holds numbers as an array of float64; InvalidInputError otherwise, with its name and no value."""
     try:
         if np.asarray(values).dtype.kind in "US":
             raise TypeError
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInputError(f"{name} must hold numbers alone; nothing was charged") from None
+        raise InvalidInputError(f"{name} must hold numbers alone{end}") from None
 
 
 def as_sizes(values, name):
@@ -209,13 +228,14 @@ def _advice_of_images(estimator, shape):
     return f"give images as {flat}" + f", and declare image_shape={tuple(map(int, size))}" * known
 
 
-def validate_rows(estimator, X, **options):
+def validate_rows(estimator, X, *, dtype="numeric", **options):
     """Validate an array of numbers as scikit-learn does, without showing a cell in a message.
 
     Parameters
     ----------
     estimator : estimator
     X : array-like of shape (n_samples, n_features)
+    dtype : "numeric" or dtype, default="numeric"
     **options
         Of scikit-learn's `validate_data`.
 
@@ -232,7 +252,7 @@ def validate_rows(estimator, X, **options):
         raise InvalidInputError(advice_of_foreign_table(X))
     check_names(getattr(X, "columns", ()))
     try:
-        X = validate_data(estimator, X, dtype="numeric", **options)
+        X = validate_data(estimator, X, dtype=dtype, **options)
         if X.dtype.kind not in "biufO":
             raise InvalidInputError(f"X holds values that are not numbers, of dtype {X.dtype}")
         if X.dtype.kind == "O":  # frames of categories or periods come back as objects: they must fail here
@@ -242,7 +262,7 @@ def validate_rows(estimator, X, **options):
     except (ValueError, OverflowError) as error:  # a TypeError names types alone
         text = str(error)
         # messages of a conversion hold the value, or have it as an attribute
-        if "could not convert" in text or isinstance(error, OverflowError | UnicodeError):
+        if "could not convert" in text or "cannot convert" in text or isinstance(error, OverflowError | UnicodeError):
             raise InvalidInputError(
                 "X holds values that are not numbers: a table of them is a DataFrame, which the synthesizers take"
             ) from None
@@ -265,6 +285,14 @@ def validate_rows(estimator, X, **options):
             raise InvalidInputError("Complex data not supported") from None
         raise
     check_row_count(len(X))
+    return X
+
+
+def validate_coordinates(X, n_columns):
+    """Return the coordinates or latents of rows as an array of float64, of shape (n_samples, n_columns)."""
+    X = as_numbers(X, "X", "")
+    if X.ndim != 2 or X.shape[1] != n_columns:
+        raise ValueError(f"expected an array of shape (n_samples, {n_columns}); got {X.shape}")
     return X
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import warnings
 from decimal import Decimal
 
@@ -255,6 +257,44 @@ def test_bad_chunks_are_refused_before_the_charge(X, error, message):
     with pytest.raises(InvalidInputError, match=r"in memory|read only once|0 sample|no such|iterable|every chunk"):
         MomentSynthesizer(1.0, accountant=books).fit(X, np.zeros(N))
     assert not books.charges
+
+
+def _behind(reader):
+    """A new generator over one reader."""
+    return (chunk for chunk in reader)
+
+
+@pytest.mark.parametrize("n_chunks", [1, 2, 5, 40])
+@pytest.mark.parametrize("unit", [None, "id"])
+@pytest.mark.parametrize("counted", [True, False], ids=["rows counted by their index", "each chunk with a new index"])
+def test_one_reader_behind_a_new_iterable_is_refused_before_the_charge(n_chunks, unit, counted):
+    frame = FRAME.assign(id=range(N))
+    cuts = [frame.iloc[at : at + 10] for at in range(0, 10 * n_chunks, 10)]
+    cuts = cuts if counted else [cut.reset_index(drop=True) for cut in cuts]
+    books = PrivacyAccountant(5.0)
+    synth = MomentSynthesizer(1.0, accountant=books, unit=unit, max_rows_per_unit=1 if unit else None)
+    for wrap in (_behind, lambda reader: reader):
+        reader = iter(cuts)
+        with pytest.raises(InvalidInputError, match=r"new iterable|0 sample"):
+            synth.fit(functools.partial(wrap, reader))
+    assert not books.charges
+
+
+def test_a_reader_that_goes_on_at_each_pass_is_refused_before_the_charge():
+    reader, books = iter([FRAME.iloc[at : at + 10] for at in range(0, N, 10)] * 9), PrivacyAccountant(5.0)
+    with pytest.raises(InvalidInputError, match="new iterable"):
+        MomentSynthesizer(1.0, accountant=books).fit(lambda: itertools.islice(reader, 5))
+    assert not books.charges
+
+
+def test_passes_may_give_the_rows_in_another_order():
+    rng = np.random.default_rng(0)
+
+    def chunks():
+        rows = FRAME.sample(frac=1, random_state=rng)
+        return [rows[: N // 2], rows[N // 2 :]]
+
+    assert MomentSynthesizer(1.0).fit(chunks).row_count_ > 0
 
 
 def test_what_needs_the_rows_themselves_refuses_chunks():

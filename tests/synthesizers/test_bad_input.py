@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,7 @@ X = RNG.uniform(-1, 1, (60, 3))
 Y = RNG.integers(0, 2, 60)
 FRAME = pd.DataFrame({"age": RNG.integers(20, 60, 60), "town": RNG.choice(["north", "south"], 60), "ill": Y == 1})
 SCHEMA = Schema([Numeric("age", (0, 99), integer=True), Categorical("town", ("north", "south")), Boolean("ill")])
+SIGNALLED = (Decimal("1.5"), "north", 2, 0.5, True, pd.Timestamp("2020-01-01"))  # beside a signaling NaN
 SECRET = "hunter2"
 NUMBER = 987654321.5
 SURROGATES = pd.Categorical.from_codes(Y, pd.Index(np.array(["north", "\udc80" + SECRET], dtype=object), dtype=object))
@@ -341,6 +343,20 @@ def test_odd_dtypes_fit_or_are_refused_uncharged(make, column):
         text = str(error)
     assert bool(text) == (accountant.charges == ())
     assert SECRET not in text
+
+
+@pytest.mark.parametrize(
+    "values", [[Decimal("1.5")] * 59 + [pd.NA], *([v] * 59 + [Decimal("sNaN")] for v in SIGNALLED)]
+)
+@pytest.mark.parametrize("in_chunks", [False, True])
+def test_decimals_that_no_test_for_missing_values_reads_are_refused_by_their_column(values, in_chunks):
+    books, frame = PrivacyAccountant(1.0), FRAME.assign(pay=pd.Series(values, dtype=object))
+    synth = MomentSynthesizer(1.0, accountant=books)
+    with pytest.raises(SchemaError, match=r"column 'pay' holds .*give None where a value is missing"):
+        synth.fit([frame[:30], frame[30:]] if in_chunks else frame)
+    with pytest.raises(InvalidInputError, match=r"(column 'pay'|y) holds|y contains"):
+        synth.fit(FRAME if in_chunks else X, frame["pay"])
+    assert not books.charges
 
 
 @pytest.mark.parametrize("make", [DPPCA, DPGaussianMixture, P3GMSynthesizer])
