@@ -178,7 +178,7 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
     of all others, and what those fits charge is for moving one.
     """
     if not isinstance(pipeline, Pipeline):
-        own = ": it has a method sample of its own" if hasattr(pipeline, "sample") else ""
+        own = ": call its method sample" if hasattr(pipeline, "sample") else ""
         raise TypeError(f"sample_pipeline takes a fitted Pipeline, and not a {type(pipeline).__name__}{own}")
     *steps, (name, generator) = pipeline.steps
     if not hasattr(generator, "sample"):

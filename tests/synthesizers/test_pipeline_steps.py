@@ -257,7 +257,7 @@ def test_what_comes_after_the_last_private_step_is_not_warned_of():
 
 
 def test_what_is_no_fitted_pipeline_is_refused_with_the_reason():
-    with pytest.raises(TypeError, match="not a DPGaussianMixture: it has a method sample of its own"):
+    with pytest.raises(TypeError, match="not a DPGaussianMixture: call its method sample"):
         sample_pipeline(DPGaussianMixture(), 3)
     with pytest.raises(TypeError, match=r"takes a fitted Pipeline, and not a DPPCA$"):
         sample_pipeline(DPPCA(), 3)
