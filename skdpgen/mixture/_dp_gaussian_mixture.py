@@ -329,12 +329,12 @@ class DPGaussianMixture(DensityMixin, LearnedRowsMixin, PrivateEstimator):
             means = self.scaling_.transform(means_init)
             weights = np.full(self.n_components, 1 / self.n_components)
             initial = GaussianMixtureParameters(weights, clip_rows(means, radius), wide, self.covariance_type)
-        steps = []
+        steps, noise_multiplier = [], plan.noise_multipliers["em"]
         fitted = dp_em(
             TransformedRows(X, self.scaling_.transform),
             initial,
             n_iter=self.n_iter,
-            noise_multiplier=plan.noise_multipliers["em"],
+            noise_multiplier=noise_multiplier,
             rng=rng,
             neighboring=neighboring,
             radius=radius,
@@ -343,7 +343,7 @@ class DPGaussianMixture(DensityMixin, LearnedRowsMixin, PrivateEstimator):
             steps=steps,
             unit_sizes=unit_sizes,
         )
-        if plan.noise_multipliers["em"] > 0:
+        if noise_multiplier > 0:
             _warn_of_hidden_components(steps, radius)
         _warn_if_unsettled(steps, radius)
         return fitted
