@@ -60,7 +60,9 @@ def with_dtype(y):
     where one has a fraction, and the released classes would show this. So a list must hold entries of one kind.
     Raises InvalidInputError: they are of several kinds, none of which is named.
     """
-    if isinstance(y, pd.DataFrame) or hasattr(y, "dtype"):
+    if isinstance(y, pd.DataFrame):
+        return np.asarray(y)
+    if hasattr(y, "dtype"):
         return y
     try:
         entries = np.asarray(y, dtype=object)

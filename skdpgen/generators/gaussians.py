@@ -10,6 +10,7 @@ import numpy as np
 from scipy.ndimage import label
 from scipy.special import gammainc, ndtr, ndtri
 
+from ..data.image_poses import N_POSE
 from ..data.scaling import NORM_CELL, Box, bound_of_norms
 from ..mixture import GaussianMixtureParameters
 from ..utils.file_checks import check_mixture, check_whole
@@ -387,7 +388,11 @@ class LinearGenerator:
         cleaned = state.get("cleaned")
         if cleaned is not None:
             cleaned = tuple(check_whole(side, "cleaned", 1, 100_000) for side in cleaned)
-            if len(cleaned) not in (2, 3) or math.prod(cleaned) > len(box[0]) or max(cleaned[:2]) < 2:
+            if (
+                len(cleaned) not in (2, 3)
+                or len(box[0]) - math.prod(cleaned) not in (0, N_POSE)
+                or max(cleaned[:2]) < 2
+            ):
                 raise ValueError("the shape of the images does not fit their columns")
         return cls(space, mixture, state["component_means"], *box, *look, cleaned)
 

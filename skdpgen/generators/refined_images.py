@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..data.arrays import in_colour
+from ..data.image_poses import N_POSE
 from ..data.scaling import Box
 from ..mechanisms import Moments
 from ..utils.blocks import exact_product
@@ -380,7 +381,7 @@ class RefinedImages(LinearGenerator):
         """Rebuild from `to_state`."""
         shape = tuple(check_whole(side, "image_shape", 1, 100_000) for side in state["image_shape"])
         generator = LinearGenerator.from_state(state)
-        if len(shape) not in (2, 3) or math.prod(shape) > len(generator.box.low):
+        if len(shape) not in (2, 3) or len(generator.box.low) - math.prod(shape) not in (0, N_POSE):
             raise ValueError("the shape of the images does not fit their columns")
         features = {name: state["features"][name] for name in _OWN}
         n_classes, k = len(generator.mixture.weights) // generator.per_class, features["matrix"].shape[-1]

@@ -8,8 +8,6 @@ from datetime import date, time, timedelta
 from numbers import Number
 from typing import Any
 
-import numpy as np
-
 # Length at which text from a file is cut: a longer one could push what stands before it off the screen.
 _MOST_CHARACTERS = 2_000
 # Characters of a text, and entries of a list or tuple, that a message shows of a parameter.
@@ -93,6 +91,8 @@ def shown(value: Any) -> str:
 
 def _is_plain(value):
     """Whether a value is one number, one date, None or a short text; a record of numpy is not."""
+    import numpy as np  # the command line prints its help without it
+
     if isinstance(value, str):
         return len(value) <= _SHOWN_CHARACTERS
     scalar = isinstance(value, np.generic) and not isinstance(value, np.void)

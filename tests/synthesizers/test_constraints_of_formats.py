@@ -177,7 +177,9 @@ def test_the_summary_tells_constructed_columns_as_the_rows_have_them():
 def test_the_card_holds_what_is_declared_of_the_rows():
     frame, schema = keyed("a <= b", "combinations(town, state)")
     columns = {row["name"]: row for row in fitted(frame, schema).card_["columns"]}
-    assert set(columns) == {"a", "b", "town", "state"}
+    assert {name: row["kind"] == "id" for name, row in columns.items()} == {
+        "key": True, "a": False, "b": False, "town": False, "state": False,
+    }  # fmt: skip
     assert list(columns["b"]["bounds"]) == [0, 80]
 
 
