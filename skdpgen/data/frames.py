@@ -48,6 +48,7 @@ from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
 from ..tabular._schema_cells import cell_weights
 from ..utils.printing import listed, shown
+from ..utils.table_checks import is_missing
 from ..utils.validation import check_row_count, is_extension
 from .frame_checks import (
     as_classes,
@@ -286,6 +287,8 @@ class FrameRows:
             name = max(names) + 1
         if name in names:
             raise InvalidInputError(f"y has the name {name!r} of a column of X: rename one of them")
+        if values.dtype == object:
+            is_missing(values, "y")  # refuses what some versions of pandas cannot copy
         # by position: the index of y has no meaning
         column = pd.Series(values.array if self.y == "series" else values, index=frame.index, name=name)
         return pd.concat([frame, column], axis=1), name
