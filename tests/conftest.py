@@ -24,7 +24,7 @@ SUITE_SEED = int(os.environ.get("SKDPGEN_TEST_SEED", "0"))
 
 
 def pytest_addoption(parser):
-    """Let a run whose question is not the logic, as that of the oldest supported packages, take fewer cases."""
+    """Add an option for runs that only look for what other packages lack, such as that of the oldest supported ones."""
     parser.addoption(
         "--most-cases",
         type=int,

@@ -99,12 +99,11 @@ class ArrayCodec:
         return self.scaling.box
 
     def with_poses(self, X):
-        """Rows as they are modelled, in their own units: of images that are, upright ones and their poses."""
+        """Rows in their own units as they are modelled: with `upright`, upright images followed by their poses."""
         if not self.upright:
             return X
         found = np.empty((len(X), len(self.scaling.lower)))
-        n = self.n_features
-        low, width = self.scaling.lower[:n], (self.scaling.upper - self.scaling.lower)[:n]
+        n, (low, width) = self.n_features, self._pixel_range
         for start in range(0, len(X), _POSED_ROWS):
             part = slice(start, start + _POSED_ROWS)
             unit = np.clip((np.asarray(X[part], dtype=np.float64) - low) / width, 0.0, 1.0)
@@ -117,9 +116,14 @@ class ArrayCodec:
         """Undo `with_poses`."""
         if not self.upright:
             return rows
-        n = self.n_features
-        low, width = self.scaling.lower[:n], (self.scaling.upper - self.scaling.lower)[:n]
+        n, (low, width) = self.n_features, self._pixel_range
         return low + width * posed((rows[:, :n] - low) / width, rows[:, n:], self.image_shape)
+
+    @property
+    def _pixel_range(self):
+        """Lowest value of each pixel, and the width of its range."""
+        n = self.n_features
+        return self.scaling.lower[:n], (self.scaling.upper - self.scaling.lower)[:n]
 
     def scale(self, X):
         """Rows in the unit box, shape (n_samples, n_features), of rows as they are modelled."""
@@ -309,7 +313,10 @@ class ArrayRows:
     def learn(
         self, noise_multipliers, extra_delta, rng, neighboring, *, n_frequencies=None, n_colour=None, upright=False
     ):
-        """Release what was not declared, and return the codec; `upright`: of images of declared bounds."""
+        """Release what was not declared, and return the codec.
+
+        `n_frequencies`, `n_colour`, `upright`: see `ArrayCodec`; upright images need declared bounds.
+        """
         labels = self.labels
         if self.learns_classes:
             noise = noise_multipliers["classes"]

@@ -23,8 +23,10 @@ _TYPICAL = 0.26, 0.41
 _UPRIGHT = np.array([0.0, 0.0, 0.0, 1.0, 1.0])
 # Mean difference from the background below which an image shows no figure.
 _EMPTY = 1e-3
+# Copies of the values at both ends of an axis, so that four neighbours lie within it wherever a place is.
+_ENDS = 4
 # Pixels that are resampled at once.
-_BATCH_PIXELS = 1 << 20
+_BATCH_PIXELS = 1 << 17
 
 
 def poses_of(images, image_shape):
@@ -102,7 +104,9 @@ def _between(values, index):
 
     `index`: broadcasts against `values` along all other axes.
     """
-    last = values.shape[-1] - 1
+    shape = np.broadcast_shapes(values.shape[:-1], index.shape[:-1]) + index.shape[-1:]
+    n = values.shape[-1]
+    values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(_ENDS, _ENDS)], mode="edge")
     first = np.floor(index)
     t = index - first
     # Keys' kernel with a = -1/2: exact for parabolas
@@ -112,9 +116,9 @@ def _between(values, index):
         ((4.0 - 3.0 * t) * t + 1.0) * t / 2,
         (t - 1.0) * t * t / 2,
     )
-    shape = np.broadcast_shapes(values.shape[:-1], index.shape[:-1]) + index.shape[-1:]
-    values, found = np.ascontiguousarray(values), np.zeros(shape)
+    starts = np.arange(0, values.size, n + 2 * _ENDS).reshape(*values.shape[:-1], 1)
+    at = starts + (np.clip(first, 1 - _ENDS, n + _ENDS - 3).astype(np.intp) + _ENDS)
+    found, values = np.zeros(shape), values.ravel()
     for offset, weight in zip((-1, 0, 1, 2), weights):
-        at = np.clip(first + offset, 0, last).astype(np.intp)
-        found += weight * np.take_along_axis(values, np.broadcast_to(at, shape), axis=-1)
+        found += weight * values.take(at + offset)
     return found

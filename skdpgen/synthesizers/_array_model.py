@@ -163,7 +163,10 @@ class ArrayModel(ReleasedModel):
     def _restore(cls, codec, state):
         generator = {kind: made for made, kind in KINDS.items()}[state["generator_kind"]]
         shared = (state["row_count"], state["component_weights"], state["residual_variance"])
-        return cls(codec, generator.from_state(state["generator"]), *shared)
+        generator = generator.from_state(state["generator"])
+        if len(generator.space.center) != len(codec.scaling.lower):
+            raise ValueError("the columns of the generator are not those of the rows")
+        return cls(codec, generator, *shared)
 
 
 @dataclass(frozen=True, eq=False)

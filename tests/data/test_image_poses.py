@@ -2,14 +2,19 @@
 
 import numpy as np
 import pytest
+from _claims import RELATIONS, assert_sensitivity
 from sklearn.datasets import load_digits
 
 from skdpgen import ImageFeatures, P3GMSynthesizer, PrivacyAccountant, load
-from skdpgen.data.arrays import ArrayCodec
+from skdpgen.data.arrays import ArrayCodec, ArrayRows
 from skdpgen.data.image_poses import HIGHEST, LOWEST, N_POSE, posed, poses_of, stand_upright
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators import refined_images
+from skdpgen.mechanisms import class_moments
+from skdpgen.mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
+from skdpgen.synthesizers._array_model import ArrayModel
 from skdpgen.testing import seeded_noise
+from skdpgen.utils.noise import make_noise_generator
 
 SHAPE = (28, 28)
 FACTS = {"bounds": (0, 16), "classes": range(10), "image_shape": (8, 8), "random_state": 0, "progress": False}
@@ -85,6 +90,31 @@ def test_hostile_images_have_a_pose_within_the_limits(rng):
         assert ((found >= 0) & (found <= 1)).all()
 
 
+def _moments(X, y):
+    """The release `moments` of upright images of two classes, about two centers; without noise."""
+    public = {"bounds": (0, 1), "l2_bound": 1.0, "classes": [0, 1], "target_type": None, "image_shape": SHAPE}
+    rows = ArrayRows(X, y, on_invalid="clip", **public)
+    noise = make_noise_generator("fast")
+    codec = rows.learn({}, 0.0, noise, "add_or_remove_one", n_frequencies=8, upright=True)
+    centers = np.zeros((2, codec.lowpass.shape[1]))
+    return class_moments(
+        rows.X, rows.codes, 2, l2_bound=codec.row_norm, centers=centers, transform=codec.encode, exact=True,
+        count_weight=CLASS_COUNT_WEIGHT, mean_weight=CLASS_MEAN_WEIGHT,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_the_sensitivity_of_moments_of_upright_images_is_attained_and_not_exceeded(rng, relation):
+    base, labels = _drawn(rng, 4), [0, 1, 0, 1]
+    far = [np.zeros(784), np.ones(784), *rng.integers(0, 2, (2, 784)).astype(float), *_drawn(rng, 2)]
+    joined = [(np.vstack([base, x]), np.array([*labels, k])) for x in far for k in (0, 1)]
+    if relation == "add_or_remove_one":
+        pairs = [((base, np.array(labels)), data) for data in joined]
+    else:
+        pairs = [(one, other) for one in joined for other in joined]
+    assert_sensitivity(lambda data: _moments(*data), pairs, attained=pairs, relation=relation)
+
+
 # ---- models of upright images --------------------------------------------------------------------------------------
 @pytest.fixture
 def few(monkeypatch):
@@ -144,6 +174,14 @@ def test_upright_images_need_declared_bounds_before_the_charge():
     with pytest.raises(InvalidInputError, match=r"upright=True\) needs bounds="):
         _synthesizer(bounds=None, accountant=accountant).fit(X, y)
     assert not accountant.charges
+
+
+def test_a_generator_of_other_columns_than_the_rows_is_refused(few):
+    X, y = load_digits(return_X_y=True)
+    upright, plain = (_synthesizer(upright).fit(X, y).model_.to_state() for upright in (True, False))
+    for state in ({**upright, "generator": plain["generator"]}, {**upright, "codec": plain["codec"]}):
+        with pytest.raises(ValueError, match="columns of the generator"):
+            ArrayModel.from_state(state)
 
 
 @pytest.mark.parametrize("broken", [{"upright": 1}, {"image_shape": [8, 9]}, {"image_shape": None}])
