@@ -366,9 +366,10 @@ def test_covariances_that_drown_are_said_to_and_others_are_not():
     rng = np.random.default_rng(0)
     y = np.arange(3000) % 3
     X = rng.normal(size=(3000, 30)) + y[:, None]
+    declared = {"bounds": (-5, 7), "l2_bound": 3.0, "classes": range(3)}
     with pytest.warns(UtilityWarning, match="noise on the covariances is as large as they are in . of 3 Gaussians"):
-        DPGaussianMixture(epsilon=0.2, bounds=(-5, 7), classes=range(3)).fit(X, y)
-    DPGaussianMixture(epsilon=5.0, bounds=(-5, 7), classes=range(3)).fit(X, y)
+        DPGaussianMixture(epsilon=0.2, **declared).fit(X, y)
+    DPGaussianMixture(epsilon=5.0, **declared).fit(X, y)
 
 
 @pytest.mark.parametrize(
