@@ -27,6 +27,8 @@ _WINDOW = 4
 # Of `with_hidden_signs`. Probability, over all columns, of a sign that no row has; the bins then show that it is empty,
 # which does little harm. And standard deviations by which the rows of a sign exceed those of its cells in the range.
 _FALSE_SIGN, _MISSED = 0.01, 2.0
+# Probability that the rows of a sign end before the range, where each of their cells is hidden.
+_END = 0.9
 # Columns whose runs are in memory together.
 _AT_ONCE = 32
 
@@ -290,7 +292,8 @@ def with_hidden_signs(cells, noisy, noise_sd, signs, signs_sd, n_columns=1):
 
     A thin tail on the other side of zero is spread over many octaves, and noise hides each of them. Its rows together
     may stand out. How far the tail reaches is then unknown: the range is taken to be as wide as on the first side.
-    Bounds that are too wide clip nothing.
+    Bounds that are too wide clip nothing. Where nothing but zero stands out, as of amounts that most rows do not have,
+    there is no such side: the range ends where the rows of the sign most likely end.
 
     `cells`: range that `octave_ranges` found.
     `noisy` (n_cells,): counts of `octave_cells`, with noise of standard deviation `noise_sd`.
@@ -306,11 +309,31 @@ def with_hidden_signs(cells, noisy, noise_sd, signs, signs_sd, n_columns=1):
         for count, side in zip(signs, (noisy[first:zero], noisy[max(first, zero + 1) : last + 1]))
     ]
     size = max(zero - first, last - zero)
+    sizes = (size, size)
+    if size <= 1:
+        sides = noisy[:zero][::-1], noisy[zero + 1 :]
+        sizes = [_likely_end(side, noise_sd, max(count, signs_sd)) for side, count in zip(sides, signs)]
     if surely[0] and (missed[0] or first >= zero):
-        first = zero - size
+        first = zero - sizes[0]
     if surely[1] and (missed[1] or last <= zero):
-        last = zero + size
+        last = zero + sizes[1]
     return first, last
+
+
+def _likely_end(noisy, noise_sd, count):
+    """Number of cells of one sign, from zero on, within which `count` rows lie, whose cells the noise hides.
+
+    The rows are taken to be equally many in each cell of a run, of which any is as likely as another of its length.
+    """
+    n = len(noisy)
+    sums = np.concatenate([[0.0], np.cumsum(noisy)])
+    starts, ends = (places[np.arange(n)[:, None] <= np.arange(n)] for places in np.indices((n, n)))
+    lengths = ends - starts + 1
+    mean = count / lengths
+    logs = mean * (sums[ends + 1] - sums[starts] - mean * lengths / 2) / noise_sd**2 - 2 * np.log(lengths)
+    likely = np.exp(logs - logs.max())
+    share = np.cumsum(np.bincount(ends, likely, minlength=n)) / likely.sum()
+    return int(np.searchsorted(share, _END)) + 1
 
 
 def _octave_widths():

@@ -161,6 +161,31 @@ def test_counts_of_signs_widen_a_range_that_octaves_hide():
     assert with_hidden_signs((zero - 3, zero + 10), noisy, 100.0, many, 133.0) == (zero - 3, zero + 10)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_amounts_that_most_rows_do_not_have_get_a_range_from_the_count_of_their_sign(sign):
+    rng = np.random.default_rng(0)
+    amounts = sign * np.where(rng.random(2000) < 0.8, 0.0, np.exp(rng.normal(6, 1, 2000)).round(2))
+    most = np.quantile(np.abs(amounts[amounts != 0]), 0.75)
+    ends = []
+    for seed in range(40):
+        column = _noisy(pd.DataFrame({"x": amounts}), 37.5, seed)["x"]
+        ends.append(np.abs(column.bounds).max())
+        assert min(np.multiply(column.bounds, sign)) <= 0
+    assert np.mean(np.array(ends) >= most) > 0.9
+
+
+def test_the_end_of_a_hidden_sign_is_where_its_rows_are():
+    noisy, zero = np.random.default_rng(0).normal(0, 30.0, N_OCTAVE_CELLS), N_OCTAVE_CELLS // 2
+    noisy[zero] = 1500.0
+    noisy[zero + 38 : zero + 43] += 90.0
+    signs = np.array([0.0, 450.0])
+    first, last = with_hidden_signs((zero, zero), noisy, 30.0, signs, 60.0)
+    assert first == zero
+    assert zero + 42 <= last <= zero + 50
+    assert with_hidden_signs((zero, zero), noisy[::-1], 30.0, signs[::-1], 60.0) == (2 * zero - last, zero)
+    assert with_hidden_signs((zero, zero), noisy, 30.0, np.array([0.0, 50.0]), 60.0) == (zero, zero)
+
+
 def test_bounds_are_the_octaves_that_hold_values():
     frame = pd.DataFrame(
         {
