@@ -283,12 +283,18 @@ def _refuse_notation(column, written, unread, notation):
 
 
 def _without_marks(frame, declared, marks):
-    """Make declared numbers missing that stand for a missing value, however they are written.
+    """Make numbers missing that stand for a missing value, however they are written: declared ones, and those found.
 
     pandas compares fractions by value, but integers and text as they are written. Without this step, the other rows
-    would decide whether 7.0 is a missing value.
+    would decide whether 7.0 is a missing value, or, in a column of whole numbers that has a 5.0, whether 007 is.
     """
-    names = [name for name in frame.columns if isinstance(declared.get(name), Numeric)] if marks else []
+
+    def are_numbers(name):
+        if name in declared:
+            return isinstance(declared[name], Numeric)
+        return pdt.is_numeric_dtype(frame[name].dtype) and not pdt.is_bool_dtype(frame[name].dtype)
+
+    names = [name for name in frame.columns if are_numbers(name)] if marks else []
     found = {name: np.isin(frame[name].to_numpy(dtype=np.float64, na_value=np.nan), marks) for name in names}
     return frame.assign(**{name: frame[name].mask(marked) for name, marked in found.items() if marked.any()})
 
