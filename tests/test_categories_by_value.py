@@ -17,8 +17,8 @@ from skdpgen import DPGaussianMixture, DPMERFSynthesizer, MomentSynthesizer
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.model_selection._dummy import dummy_rows
 from skdpgen.nn import DPNetClassifier
-from skdpgen.tabular import Categorical, Schema, schema_from_histogram, schema_histogram
-from skdpgen.tabular._frames import level_codes
+from skdpgen.tabular import Categorical, Numeric, Schema, schema_from_histogram, schema_histogram
+from skdpgen.tabular._frames import level_codes, numeric_values
 from skdpgen.utils.categories import canonical, canonical_rows, number_text
 
 N = 600
@@ -223,3 +223,21 @@ def test_a_level_for_all_others_is_left_however_few_numbers_there_are():
     assert len(column.categories) == 200
     assert -128 < column.other < -71
     level_codes(pd.Series(np.array([-100], dtype=np.int8)), column)
+
+
+@pytest.mark.parametrize("more", ["0.5", "1e3", None])
+@pytest.mark.parametrize("dtype", ["object", "string", "category"])
+def test_a_row_with_a_fraction_does_not_change_the_numbers_of_long_texts(dtype, more):
+    texts = ["1152921504606846975", "3562268002305705933", "18446744073709551617", "-9007199254740993"]
+    column = Numeric("a", missing=True)
+    alone = numeric_values(pd.Series(texts, dtype=dtype), column)
+    beside = numeric_values(pd.Series([*texts, more], dtype="object").astype(dtype), column)
+    assert alone.tolist() == beside[:-1].tolist() == [float(text) for text in texts]
+
+
+@pytest.mark.parametrize("more", ["0.5", "no number"])
+def test_a_row_with_another_text_does_not_change_the_declared_numbers_of_long_texts(more):
+    texts = ["1152921504606846975", "3562268002305705933"]
+    column = Categorical("a", categories=tuple(int(float(text)) for text in texts), other=0, missing=True)
+    alone, beside = (level_codes(pd.Series(rows, dtype="object"), column) for rows in (texts, [*texts, more]))
+    assert alone.tolist() == beside[:-1].tolist() == [0, 1]
