@@ -14,7 +14,10 @@ import pytest
 from _sabotage import patch_source
 
 from skdpgen import DPGaussianMixture, DPMERFSynthesizer, MomentSynthesizer
-from skdpgen.exceptions import InvalidInputError
+from skdpgen._types import BoundedUnit
+from skdpgen.data.labels import class_labels
+from skdpgen.data.units import read_ids
+from skdpgen.exceptions import InvalidInputError, SchemaError
 from skdpgen.model_selection._dummy import dummy_rows
 from skdpgen.nn import DPNetClassifier
 from skdpgen.tabular import Categorical, Numeric, Schema, schema_from_histogram, schema_histogram
@@ -233,6 +236,21 @@ def test_a_row_with_a_fraction_does_not_change_the_numbers_of_long_texts(dtype, 
     alone = numeric_values(pd.Series(texts, dtype=dtype), column)
     beside = numeric_values(pd.Series([*texts, more], dtype="object").astype(dtype), column)
     assert alone.tolist() == beside[:-1].tolist() == [float(text) for text in texts]
+
+
+@pytest.mark.parametrize("dtype", ["object", "string", "category"])
+def test_text_with_nul_is_refused_because_another_row_may_end_at_it(dtype):
+    rows = pd.Series(["a\0b", "a", "a"], dtype=object)
+    if dtype == "category":
+        rows = pd.Series(pd.Categorical.from_codes([1, 0, 0], ["a", "a\0b"]))
+    for order in (slice(None), slice(None, None, -1)):
+        with pytest.raises(SchemaError, match="NUL") as said:
+            level_codes(rows.astype(dtype)[order], Categorical("c", categories=("a", "b"), other="o"))
+        assert "\0" not in str(said.value)
+        with pytest.raises(InvalidInputError, match="NUL"):
+            class_labels(rows.astype(dtype)[order], 3)
+        with pytest.raises(InvalidInputError, match="NUL"):
+            read_ids(rows.astype(dtype)[order], 3, BoundedUnit("c", 2, "rows"), "refuse")
 
 
 @pytest.mark.parametrize("more", ["0.5", "no number"])

@@ -322,3 +322,10 @@ def test_a_number_that_stands_for_a_missing_value_does_so_in_an_undeclared_colum
         assert frame["a"].dtype == "Int64"
         read.append(frame["a"][: len(texts)].isna().tolist())
     assert read[0] == read[1] == ["7" in text for text in texts]
+
+
+def test_a_file_with_nul_is_refused():
+    Path("rows.csv").write_text("a,b\n1,x\n2,x\0y\n")
+    with pytest.raises(InvalidInputError, match="NUL") as said:
+        read_table("rows.csv")
+    assert "\0" not in str(said.value)

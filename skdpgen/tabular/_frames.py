@@ -13,7 +13,7 @@ from pandas.api import types as pdt
 from ..exceptions import SchemaError
 from ..utils.categories import canonical, family, number_text
 from ..utils.printing import listed, shown
-from ..utils.table_checks import is_unicode
+from ..utils.table_checks import holds_nul, is_unicode
 from ._columns import (
     Boolean,
     Categorical,
@@ -344,6 +344,8 @@ def factorize(series, column):
         _refuse(column, "holds infinite values (inf)")
     if kind == "string" and not is_unicode(uniques):
         _refuse(column, "holds text that is no Unicode (lone surrogates)")
+    if kind == "string" and holds_nul(uniques if isinstance(dtype, pd.CategoricalDtype) else series, uniques):
+        _refuse(column, "holds text with the character NUL (\\0): remove it")
     _check_missing(codes < 0, column)
     uniques = _as_declared(_as_family(canonical(uniques), declared_family(column), column.categories), column)
     if column.categories is None:
