@@ -14,11 +14,14 @@ import pytest
 from _sabotage import patch_source
 
 from skdpgen import DPGaussianMixture, DPMERFSynthesizer, MomentSynthesizer
-from skdpgen.exceptions import InvalidInputError
+from skdpgen._types import BoundedUnit
+from skdpgen.data.labels import class_labels
+from skdpgen.data.units import read_ids
+from skdpgen.exceptions import InvalidInputError, SchemaError
 from skdpgen.model_selection._dummy import dummy_rows
 from skdpgen.nn import DPNetClassifier
-from skdpgen.tabular import Categorical, Schema, schema_from_histogram, schema_histogram
-from skdpgen.tabular._frames import level_codes
+from skdpgen.tabular import Categorical, Numeric, Schema, schema_from_histogram, schema_histogram
+from skdpgen.tabular._frames import level_codes, numeric_values
 from skdpgen.utils.categories import canonical, canonical_rows, number_text
 
 N = 600
@@ -223,3 +226,36 @@ def test_a_level_for_all_others_is_left_however_few_numbers_there_are():
     assert len(column.categories) == 200
     assert -128 < column.other < -71
     level_codes(pd.Series(np.array([-100], dtype=np.int8)), column)
+
+
+@pytest.mark.parametrize("more", ["0.5", "1e3", None])
+@pytest.mark.parametrize("dtype", ["object", "string", "category"])
+def test_a_row_with_a_fraction_does_not_change_the_numbers_of_long_texts(dtype, more):
+    texts = ["1152921504606846975", "3562268002305705933", "18446744073709551617", "-9007199254740993"]
+    column = Numeric("a", missing=True)
+    alone = numeric_values(pd.Series(texts, dtype=dtype), column)
+    beside = numeric_values(pd.Series([*texts, more], dtype="object").astype(dtype), column)
+    assert alone.tolist() == beside[:-1].tolist() == [float(text) for text in texts]
+
+
+@pytest.mark.parametrize("dtype", ["object", "string", "category"])
+def test_text_with_nul_is_refused_because_another_row_may_end_at_it(dtype):
+    rows = pd.Series(["a\0b", "a", "a"], dtype=object)
+    if dtype == "category":
+        rows = pd.Series(pd.Categorical.from_codes([1, 0, 0], ["a", "a\0b"]))
+    for order in (slice(None), slice(None, None, -1)):
+        with pytest.raises(SchemaError, match="NUL") as said:
+            level_codes(rows.astype(dtype)[order], Categorical("c", categories=("a", "b"), other="o"))
+        assert "\0" not in str(said.value)
+        with pytest.raises(InvalidInputError, match="NUL"):
+            class_labels(rows.astype(dtype)[order], 3)
+        with pytest.raises(InvalidInputError, match="NUL"):
+            read_ids(rows.astype(dtype)[order], 3, BoundedUnit("c", 2, "rows"), "refuse")
+
+
+@pytest.mark.parametrize("more", ["0.5", "no number"])
+def test_a_row_with_another_text_does_not_change_the_declared_numbers_of_long_texts(more):
+    texts = ["1152921504606846975", "3562268002305705933"]
+    column = Categorical("a", categories=tuple(int(float(text)) for text in texts), other=0, missing=True)
+    alone, beside = (level_codes(pd.Series(rows, dtype="object"), column) for rows in (texts, [*texts, more]))
+    assert alone.tolist() == beside[:-1].tolist() == [0, 1]

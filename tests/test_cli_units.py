@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from _command_line import refused
 
-from skdpgen import PrivacyCard
+from skdpgen import PrivacyCard, Schema
 from skdpgen.__main__ import main
 from skdpgen.commands._hints import copies, likely_units
 from skdpgen.generators.product_mixture import fit_tables
+from skdpgen.tabular import Categorical, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 FIT = "synthesize visits.csv --model moment --epsilon 8 --kinds-from-values --unit patient --max-rows-per-unit 3"
@@ -149,3 +150,23 @@ def test_rows_without_an_identifier_are_separate_units_if_asked(tmp_path, monkey
     assert main([*fit, "--output", "other.csv"]) == 2
     assert "--missing-unit own" in capsys.readouterr().err
     assert main(["synthesize", "visits.csv", "--missing-unit", "own", "--output", "other.csv"]) == 2
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        Numeric("pid", missing=True),
+        Categorical("pid", missing=True, dtype="Int64"),
+        Categorical("pid", categories=(1, 2), other=0),
+    ],
+    ids=["number", "code", "declared"],
+)
+def test_an_identifier_that_cannot_be_read_does_not_become_a_unit_for_each_row(tmp_path, monkeypatch, capsys, column):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"pid": ["1", "2", "", "A7"] * 30, "x": range(120)}).to_csv("visits.csv", index=False)
+    Schema([column, Numeric("x", bounds=(0, 200))]).save("schema.json")
+    command = "synthesize visits.csv --schema schema.json --unit pid --max-rows-per-unit 2 --missing-unit own"
+    said = refused(capsys, *command.split(), *["--epsilon", "5", "--ledger", "b.db", "--output", "out.csv"])
+    assert "not all identifiers can be read as such" in said
+    assert "A7" not in said
+    assert not Path("b.db").exists()

@@ -311,3 +311,21 @@ def test_a_number_that_stands_for_a_missing_value_does_so_whatever_the_other_row
         read.append(frame["a"].to_numpy(dtype=float, na_value=np.nan)[: len(texts)])
     np.testing.assert_array_equal(*read)
     assert np.count_nonzero(np.isnan(read[0])) == sum("9" in text for text in texts)
+
+
+@pytest.mark.parametrize("texts", [["3", "7 ", "7 ", "4"], ["3", "007", "12", "+7"]])
+def test_a_number_that_stands_for_a_missing_value_does_so_in_an_undeclared_column_of_whole_numbers(texts):
+    read = []
+    for rows in (texts, [*texts, "5.0"]):  # of which the reader makes floats, and compares these by value
+        Path("rows.csv").write_text("\n".join(["a;b", *(f"{text};1" for text in rows)]) + "\n")
+        frame = read_table("rows.csv", Notation(separator=";", missing_marks=["7"]))
+        assert frame["a"].dtype == "Int64"
+        read.append(frame["a"][: len(texts)].isna().tolist())
+    assert read[0] == read[1] == ["7" in text for text in texts]
+
+
+def test_a_file_with_nul_is_refused():
+    Path("rows.csv").write_text("a,b\n1,x\n2,x\0y\n")
+    with pytest.raises(InvalidInputError, match="NUL") as said:
+        read_table("rows.csv")
+    assert "\0" not in str(said.value)

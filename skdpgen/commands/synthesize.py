@@ -428,6 +428,7 @@ def _read_rows(arguments, schema, left_out, notation):
             rows,
             notation,
             schema=with_unit(schema, arguments.unit),
+            unit=arguments.unit,
             left_out=left_out,
             refuse=functools.partial(refuse_notations, ()),
         )

@@ -74,6 +74,13 @@ def check_layout(path, notation):
     """
     separator, skipped = notation.separator_of(path), notation.skip_lines
     with open_text(path, notation) as file:
+        while text := file.read(2**20):
+            if "\0" in text:
+                raise InvalidInputError(
+                    f"{path}: contains the character NUL, which is no text: remove it, or give another --encoding, "
+                    "such as utf-16"
+                )
+    with open_text(path, notation) as file:
         header, rows = header_of(file, separator)
         if header is None:
             raise InvalidInputError(f"{path}: the file is empty" + (f" below line {skipped}" if skipped else ""))

@@ -14,7 +14,7 @@ from ..tabular._columns import TEXT_DTYPES, name_of_dtype, parse_dtype, plain_va
 from ..utils.callers import warn_user
 from ..utils.categories import canonical_rows
 from ..utils.printing import listed, shown
-from ..utils.table_checks import is_missing
+from ..utils.table_checks import holds_nul, is_missing
 from ..utils.validation import check_names, is_extension, is_unicode
 
 # Answers of pandas.api.types.infer_dtype for classes that a release file can hold.
@@ -139,6 +139,8 @@ def class_labels(y, n_rows):
         raise InvalidInputError(f"y must hold numbers, text or booleans, of one kind; its dtype is {values.dtype}")
     if values.dtype.kind in "OU" and not is_unicode(pd.unique(values)):
         raise InvalidInputError("y holds text that is no Unicode (lone surrogates)")
+    if values.dtype.kind in "OU" and holds_nul(values, pd.unique(values)):
+        raise InvalidInputError("y holds text with the character NUL (\\0): remove it")
     if values.dtype == object:
         return canonical_rows(values)
     return values + 0.0 if values.dtype.kind == "f" else values  # -0.0 becomes 0.0

@@ -69,7 +69,7 @@ def column_names(path, notation):
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
 
 
-def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refuse=None):
+def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refuse=None, unit=None):
     """Read a CSV or Parquet file into a frame of nullable dtypes.
 
     `path`: ``.parquet`` and ``.pq`` are read as Parquet, everything else as CSV with a header row.
@@ -79,6 +79,8 @@ def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refus
     `refuse`: called with the undeclared columns of a CSV file that would be text, although their values look like
         numbers or dates in another notation, a dict as `refusal_of_file` takes it; it may raise. None: a warning names
         them.
+    `unit`: column of identifiers of units: a CSV file is refused if the schema declares a kind for it that not all
+        values are of.
     Every column can hold missing values, so that its dtype does not show whether it does. ``attrs`` has the
         facts taken for public, for the privacy card, and in ``kinds_from_values`` the columns with kinds read from
         values.
@@ -99,7 +101,7 @@ def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refus
     declared = {} if schema is None else {column.name: column for column in schema.columns}
     try:
         check_layout(path, notation)
-        return _read_csv(path, notation, declared, left_out, refuse)
+        return _read_csv(path, notation, declared, left_out, refuse, unit)
     except UnicodeError:
         raise wrong_encoding(path, notation) from None
     except pd.errors.EmptyDataError:
@@ -118,7 +120,7 @@ def _with_arrow_types(frame, path):
 
 
 # ---- CSV: the columns, each of its kind -----------------------------------------------------------------------------
-def _read_csv(path, notation, declared, left_out, refuse):
+def _read_csv(path, notation, declared, left_out, refuse, unit):
     """Read a CSV file whose fields are known to be rectangular.
 
     Each value of a declared column is read separately; a value that is not of the declared kind is missing. Datetimes
@@ -144,7 +146,7 @@ def _read_csv(path, notation, declared, left_out, refuse):
     # low_memory=False: a column has one kind, which does not depend on the position of a row in the file
     with open_text(path, notation) as file:
         frame = pd.read_csv(file, dtype=dtype, low_memory=False, **options).drop(columns=list(left_out))
-    frame = _with_declared(frame, declared, notation, as_text)
+    frame = _with_declared(frame, declared, notation, as_text, unit)
     frame = _without_marks(frame, declared, notation.numbers_of(notation.missing_marks))
     undeclared_names = [name for name in frame.columns if name not in declared]
     if not plain:  # pandas would read 01.02.2024 as a number if thousands are marked
@@ -218,8 +220,12 @@ def _are_whole(column):
     return bool(len(values) and np.all((values == np.rint(values)) & (np.abs(values) < 2**53)))
 
 
-def _with_declared(frame, declared, notation, as_text):
-    """Convert the declared columns to their kinds, value by value; `as_text` reads columns again as text."""
+def _with_declared(frame, declared, notation, as_text, unit):
+    """Convert the declared columns to their kinds, value by value; `as_text` reads columns again as text.
+
+    An identifier that cannot be read must not become a missing one: the rows of this unit would count as separate
+    units.
+    """
     read = [name for name in frame.columns if name in declared and not isinstance(declared[name], Identifier)]
     names = [name for name in read if not _are_numbers(frame[name])]
     again = [name for name in names if not pdt.is_string_dtype(frame[name].dtype)]
@@ -230,6 +236,12 @@ def _with_declared(frame, declared, notation, as_text):
         columns[name], unread = as_kind(written[name], column, notation)
         if not unread.any():
             continue
+        if name == unit:
+            raise InvalidInputError(
+                f"--unit: the schema declares {name!r} as {type(column).__name__}, and not all identifiers can be read "
+                "as such, so it is not known whose rows they are: declare the column as an identifier (skdpgen schema "
+                "--id), which is read as text; nothing was charged"
+            )
         if not columns[name].notna().any():
             _refuse_kind(column)
         _refuse_notation(column, written[name], unread, notation)
@@ -283,12 +295,18 @@ def _refuse_notation(column, written, unread, notation):
 
 
 def _without_marks(frame, declared, marks):
-    """Make declared numbers missing that stand for a missing value, however they are written.
+    """Make numbers missing that stand for a missing value, however they are written: declared ones, and those found.
 
     pandas compares fractions by value, but integers and text as they are written. Without this step, the other rows
-    would decide whether 7.0 is a missing value.
+    would decide whether 7.0 is a missing value, or, in a column of whole numbers that has a 5.0, whether 007 is.
     """
-    names = [name for name in frame.columns if isinstance(declared.get(name), Numeric)] if marks else []
+
+    def are_numbers(name):
+        if name in declared:
+            return isinstance(declared[name], Numeric)
+        return pdt.is_numeric_dtype(frame[name].dtype) and not pdt.is_bool_dtype(frame[name].dtype)
+
+    names = [name for name in frame.columns if are_numbers(name)] if marks else []
     found = {name: np.isin(frame[name].to_numpy(dtype=np.float64, na_value=np.nan), marks) for name in names}
     return frame.assign(**{name: frame[name].mask(marked) for name, marked in found.items() if marked.any()})
 

@@ -16,6 +16,7 @@ from .._types import BoundedUnit
 from ..exceptions import InvalidInputError
 from ..mechanisms import total
 from ..utils.categories import inexact_bits, kinds
+from ..utils.table_checks import holds_nul
 from ..utils.validation import is_unicode
 from .sources import CHUNK_ROWS, ChunkSource, DaskSource, MemorySource, add_sums
 
@@ -76,6 +77,8 @@ def read_ids(values, n_rows, unit, missing):
         raise InvalidInputError(
             f"the identifiers of {unit.name!r} must be numbers, text, dates or other values that can be compared"
         ) from None
+    if holds_nul(values, np.asarray(found, dtype=object)):
+        raise InvalidInputError(f"{unit.name!r} holds text with the character NUL (\\0): remove it")
     if missing == "refuse" and (codes < 0).any():
         raise InvalidInputError(
             f"{unit.name!r} lacks an identifier in some rows. If each of them is known to be of another person, give "

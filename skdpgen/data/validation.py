@@ -52,7 +52,7 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True, images=Tru
         ("schema", "target", "importance", "constraints"),
         "for DataFrames; for an array, declare bounds= and give y",
     )
-    X = validate_rows(estimator, X, order=None)
+    given, X = X, validate_rows(estimator, X, order=None)
     if unit is not None:
         shared["ids"] = read_groups(groups, len(X), unit, estimator._asked_unit.missing)
     if estimator.image_shape is None and "image_shape" in estimator.get_params(deep=False):
@@ -61,7 +61,7 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True, images=Tru
     rows = ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=shape if images else None, **shared
     )
-    _check_images(estimator, shape, X.dtype, rows)
+    _check_images(estimator, shape, given, rows)
     return rows
 
 
@@ -81,7 +81,7 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
         validate_data(estimator, head, skip_check_array=True)
         return FrameRows(X, y, target=estimator.target, schema=schema, units=units, **shared)
     refuse_given(estimator, ("schema", "target"), "for DataFrames; for an array, declare bounds= and give y")
-    X = validate_rows(estimator, X, order=None)
+    given, X = X, validate_rows(estimator, X, order=None)
     shape, unit = check_image_shape(estimator.image_shape, X.shape[1]), estimator._unit
     # no row is clipped as a whole, its gradient is: the norm bound is that of the unit box
     box = float(X.shape[1] + 1) ** 0.5
@@ -89,15 +89,18 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
     rows = ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=box, image_shape=shape if images else None, ids=ids, **shared
     )
-    _check_images(estimator, shape, X.dtype, rows)
+    _check_images(estimator, shape, given, rows)
     return rows
 
 
-def _check_images(estimator, shape, dtype, rows):
+def _check_images(estimator, shape, given, rows):
+    """Refuse a y of images that is no class, and point out bounds that do not fit the dtype of X, as it was given."""
     if shape is None:
         return
     if rows.numeric_target:
         raise InvalidInputError("with image_shape=, y must be classes: give y as integers or text, or leave y out")
+    # a list has no dtype: one fraction in it would decide whether the warning is given
+    dtype = np.dtype(np.float64) if isinstance(given, list | tuple) else rows.X.dtype
     point_out_pixels(dtype, check_bounds(estimator.bounds, rows.n_features))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
 
@@ -12,7 +13,7 @@ from pandas.api import types as pdt
 from ..exceptions import SchemaError
 from ..utils.categories import canonical, family, number_text
 from ..utils.printing import listed, shown
-from ..utils.table_checks import is_unicode
+from ..utils.table_checks import holds_nul, is_unicode
 from ._columns import (
     Boolean,
     Categorical,
@@ -200,7 +201,7 @@ def _read_numbers(series, column):
         kind = pdt.infer_dtype(series, skipna=True)
         if kind not in _CATEGORIES:
             _refuse(column, f"is numeric in its schema, but holds {_in_words(kind, series)}")
-        values = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        values = _numbers_of(series)
         if (np.isnan(values) & series.notna().to_numpy()).any():
             _refuse(
                 column,
@@ -208,6 +209,21 @@ def _read_numbers(series, column):
             )
         return values
     return _refuse(column, f"is numeric in its schema, but of dtype {str(dtype)!r}")
+
+
+def _numbers_of(texts):
+    """Numbers of a Series of texts, NaN for what is none: each the nearest double, whatever the other texts are.
+
+    pandas before 3.1 rounds a whole number of 2^53 or more in one way if all texts are whole numbers, and in another
+    way beside a fraction: one row would move the last bit of all others.
+    """
+    values = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+    for place in np.flatnonzero(np.abs(values) >= 2.0**53):
+        text = texts.iloc[place]
+        if isinstance(text, str):
+            with contextlib.suppress(ValueError):  # pandas knows some texts that Python does not
+                values[place] = float(text)
+    return values
 
 
 def _read_datetimes(series, column):
@@ -328,6 +344,8 @@ def factorize(series, column):
         _refuse(column, "holds infinite values (inf)")
     if kind == "string" and not is_unicode(uniques):
         _refuse(column, "holds text that is no Unicode (lone surrogates)")
+    if kind == "string" and holds_nul(uniques if isinstance(dtype, pd.CategoricalDtype) else series, uniques):
+        _refuse(column, "holds text with the character NUL (\\0): remove it")
     _check_missing(codes < 0, column)
     uniques = _as_declared(_as_family(canonical(uniques), declared_family(column), column.categories), column)
     if column.categories is None:
@@ -399,7 +417,7 @@ def _as_family(uniques, wanted, categories):
     if wanted in (found, None) or found is None:
         return uniques
     if wanted == "number":
-        return pd.to_numeric(pd.Series(uniques), errors="coerce").to_numpy(dtype=np.float64).astype(object)
+        return _numbers_of(pd.Series(uniques)).astype(object)
     if found == "number":
         # 1.0 is "1", as it was before a missing value made floats of a column, unless "1.0" is declared
         text = np.array([number_text(value, categories or ()) for value in uniques], dtype=object)

@@ -52,6 +52,18 @@ def is_unicode(values):
     return True
 
 
+# Whether pandas takes two texts for one that are equal up to a NUL: older versions do, in columns of text alone.
+_ENDS_AT_NUL = len(pd.unique(np.array(["a\0", "a"], dtype=object))) < 2
+
+
+def holds_nul(values, distinct):
+    """Tell whether a text among `values` has the character NUL: another row may decide what pandas takes it for.
+
+    `distinct`: of the values, as pandas finds them; of those that are equal up to NUL, older versions find the first.
+    """
+    return any(isinstance(value, str) and "\0" in value for value in (values if _ENDS_AT_NUL else distinct))
+
+
 def check_names(names, what="a column"):
     """Refuse names that no file could hold, before anything is charged.
 

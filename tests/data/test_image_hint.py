@@ -174,3 +174,11 @@ def test_images_that_use_next_to_nothing_of_their_range_are_said_by_their_releas
     (said,) = warnings_of(lambda: make(5.0, bounds=(0, 255), **public).fit(X, y), "released means of pixels")
     assert "within 1 % of the lower end of bounds=(0, 255)" in said
     assert not warnings_of(lambda: make(5.0, bounds=(0, 1), **public).fit(X, y), "released means of pixels")
+
+
+def test_the_values_of_a_list_do_not_decide_whether_its_pixels_are_pointed_out():
+    rows = np.random.default_rng(0).integers(0, 2, (20, 256)).tolist()
+    model = MomentSynthesizer(5.0, bounds=(0, 1), image_shape=(16, 16), l2_bound=10.0)
+    for first in (1, 0.5):
+        rows[0][0] = first
+        assert not warnings_of(lambda: model.plan(rows), "clips each pixel")
