@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import subprocess
 import sys
@@ -49,8 +50,13 @@ def _room(path):
     return path.relative_to(ROOT).with_suffix("").parts[0]
 
 
+@functools.cache
 def _imports(path):
-    """Absolute names of the modules that a file imports, at its top or anywhere in it."""
+    """Absolute names of the modules that a file imports, at its top or anywhere in it, and where."""
+    return list(_found_imports(path))
+
+
+def _found_imports(path):
     package = ["skdpgen", *path.relative_to(ROOT).with_suffix("").parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
