@@ -13,6 +13,11 @@ _MOST_ROWS, _LEAST_ROWS, _ENTRIES = 4096, 256, 2**18
 _ROW_BITS, _MATRIX_BITS, _LARGEST, _TERMS = 18, 22, 4.0, 2**11
 
 
+def block_rows(n_columns: int) -> int:
+    """Rows of a block of so many columns."""
+    return min(max(_ENTRIES // max(n_columns, 1), _LEAST_ROWS), _MOST_ROWS)
+
+
 def map_blocks(function: Callable, X, size: int | None = None) -> Iterator[tuple[slice, np.ndarray]]:
     """Apply a map of rows to rows, block by block, the last block padded with rows of zeros.
 
@@ -24,7 +29,7 @@ def map_blocks(function: Callable, X, size: int | None = None) -> Iterator[tuple
     `function`: maps an array of shape (n, d) to one of shape (n, k), row by row. `X`: shape (n_samples, d). Yields
     (slice, array): rows of `X`, and their image. `size`: rows of a block; None: so many as the columns of `X` allow.
     """
-    size = size or min(max(_ENTRIES // max(X.shape[1], 1), _LEAST_ROWS), _MOST_ROWS)
+    size = size or block_rows(X.shape[1])
     for start in range(0, len(X), size):
         rows = X[start : start + size]
         n = len(rows)
