@@ -68,6 +68,7 @@ def _found_imports(path):
             yield from ((f"{module}.{alias.name}", node) for alias in node.names)
 
 
+@functools.cache
 def _typing_only(path):
     """Lines of imports for annotations alone."""
     lines = set()
