@@ -13,6 +13,7 @@ from _claims import assert_sensitivity
 from _flat import make_flat
 from _private_values import find_private
 from _sabotage import Audit, everywhere, quietly
+from _short_fits import short_postprocessing
 from sklearn.base import clone
 
 from skdpgen import (
@@ -39,7 +40,6 @@ from skdpgen.accounting import Receipt, describe_event, epsilon_pld, gaussian_ev
 from skdpgen.data import frames as _frames
 from skdpgen.dpsgd import ClippedSum, GradientNoise, LossModule
 from skdpgen.exceptions import BudgetExceededError
-from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.mechanisms import class_first_moments, class_moments
 from skdpgen.nn import DPNet, DPNetClassifier, P3GMModule, PartitionedVAEModule, PriVAEModule
 from skdpgen.synthesizers import _array_model, _pategan
@@ -308,12 +308,8 @@ def _many_codes():
 
 def _fit(name, audit=None):
     estimator, *data = FITS[name]()
-    # the prior's fit to released tables is post-processing: a few steps of it tell as much as all
-    steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 2
-    try:
+    with short_postprocessing():
         return quietly(lambda: estimator.fit(*data)), data
-    finally:
-        fit_tables.__kwdefaults__["n_iter"] = steps
 
 
 def ledger_is_what_ran(name):

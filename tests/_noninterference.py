@@ -7,15 +7,14 @@ has, images of other grey levels.
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from decimal import Decimal
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 from _flat import make_flat
+from _short_fits import short_postprocessing
 
 from skdpgen import (
     DPPCA,
@@ -36,7 +35,6 @@ from skdpgen import (
     PriVAESynthesizer,
     PrivateSearchCV,
 )
-from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.nn import (
     DPNet,
     DPNetClassifier,
@@ -46,7 +44,6 @@ from skdpgen.nn import (
     PriVAEModule,
     TableRefinementModule,
 )
-from skdpgen.synthesizers import _moment_start, _p3gm_decoder
 from skdpgen.tabular import Boolean, Categorical, Datetime, Identifier, Numeric, Schema
 from skdpgen.testing import check_noninterference
 
@@ -254,25 +251,12 @@ class Case:
         many, few, rows = KINDS[self.kind](n_rows)
         if self.back:
             many, few = few, many
-        with _short():
+        with short_postprocessing():
             check_noninterference(self.estimator, many, few, rows=self._joining(rows), source=self.source)
 
     def _joining(self, rows):
         """All joining rows, the hardest alone of nets, whose fits take longest."""
         return tuple(part[:1] for part in rows) if "sampling_rate" in self.estimator.get_params() else rows
-
-
-@contextlib.contextmanager
-def _short():
-    """Fits to what was released, and synthetic rows, are post-processing: a few of them tell as much as all."""
-    steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 2
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(patch.object(_p3gm_decoder, "_WARM_ROWS", 300))
-        stack.enter_context(patch.object(_moment_start, "_ROWS", 300))
-        try:
-            yield
-        finally:
-            fit_tables.__kwdefaults__["n_iter"] = steps
 
 
 _LOW = {"epsilon": 60.0, "random_state": 0}  # so little noise that branches follow the rows

@@ -97,6 +97,15 @@ def repeatable_noise(request):
         yield
 
 
+@pytest.fixture
+def short_fits():
+    """Fits with little post-processing: for tests whose claim does not depend on how well a model fits."""
+    from _short_fits import short_postprocessing
+
+    with short_postprocessing():
+        yield
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_fixture_setup(fixturedef):
     """Seed by its own name what tests share: it is made before `repeatable_noise` begins."""

@@ -20,7 +20,10 @@ from skdpgen.__main__ import main
 from skdpgen.exceptions import PrivacyLeakWarning
 from skdpgen.tabular import Boolean, Categorical, Numeric
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 table = _command_line.table
 
 SCHEMA = Schema(

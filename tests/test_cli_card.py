@@ -27,7 +27,10 @@ from skdpgen.accounting._filter import Totals
 from skdpgen.accounting._ledger_records import charge_record, parse
 from skdpgen.utils import clock
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 table = _command_line.table
 COMMAND = "synthesize table.csv --kinds-from-values --model moment --epsilon 4 --target ill --rows 30 --output out.csv"
 COMMAND = [*COMMAND.split(), "--card", "card.json", "--save-model", "model.safetensors"]

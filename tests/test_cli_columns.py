@@ -19,7 +19,10 @@ from skdpgen.__main__ import main
 from skdpgen.commands._hints import code_systems, codes_of_missing_values, lacking_times
 from skdpgen.tabular import Categorical, Identifier, Numeric
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 table = _command_line.table
 FIT = "synthesize keyed.csv --model moment --epsilon 8 --output out.csv"
 

@@ -19,7 +19,10 @@ from skdpgen.data.table_reading import read_table
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Categorical, Numeric
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 table = _command_line.table
 
 

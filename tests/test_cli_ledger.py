@@ -20,7 +20,10 @@ from skdpgen.accounting import gaussian_event
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import seeded_noise
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 
 
 def test_verify_checks_a_ledger_with_or_without_a_card(capsys, tmp_path):

@@ -20,7 +20,10 @@ from skdpgen.commands import _results
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.utils import atomic
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 table = _command_line.table
 COMMAND = (
     "synthesize table.csv --kinds-from-values --model moment --epsilon 4 --target ill --rows 30 --ledger books.db "

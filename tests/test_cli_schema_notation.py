@@ -16,7 +16,10 @@ from skdpgen.__main__ import main
 from skdpgen.exceptions import SchemaError
 from skdpgen.tabular import Datetime, Identifier, Numeric
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 RNG = np.random.default_rng(0)
 DECLARED = {"separator": ";", "decimal": ",", "missing": ["NA"]}
 FIT = ["synthesize", "semi.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]

@@ -15,7 +15,10 @@ from skdpgen.commands._hints import copies, likely_units
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.tabular import Categorical, Numeric
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 FIT = "synthesize visits.csv --model moment --epsilon 8 --kinds-from-values --unit patient --max-rows-per-unit 3"
 
 

@@ -21,6 +21,7 @@ from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 from skdpgen.tabular._frames import level_codes
 
 pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
     pytest.mark.filterwarnings("ignore:read as text"),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import subprocess
 import sys
@@ -49,8 +50,13 @@ def _room(path):
     return path.relative_to(ROOT).with_suffix("").parts[0]
 
 
+@functools.cache
 def _imports(path):
-    """Absolute names of the modules that a file imports, at its top or anywhere in it."""
+    """Absolute names of the modules that a file imports, at its top or anywhere in it, and where."""
+    return list(_found_imports(path))
+
+
+def _found_imports(path):
     package = ["skdpgen", *path.relative_to(ROOT).with_suffix("").parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -62,6 +68,7 @@ def _imports(path):
             yield from ((f"{module}.{alias.name}", node) for alias in node.names)
 
 
+@functools.cache
 def _typing_only(path):
     """Lines of imports for annotations alone."""
     lines = set()

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _flat import make_flat
-from _noninterference import _short
+from _short_fits import short_postprocessing
 from _visits import weights_of_one
 
 from skdpgen import (
@@ -147,7 +147,7 @@ def test_a_person_moves_no_release_of_an_array_by_more_than_it_claims(name, rela
     estimator, parameters = ARRAYS[name]
     options = {"unit": PrivacyUnit(None, 3, weighting=weighting), "neighboring": relation}
     many, few, joining = _array_data()
-    with _short():
+    with short_postprocessing():
         made = make_flat(estimator, epsilon=60.0, random_state=0, **options, **parameters)
         check_noninterference(made, many, few, rows=joining)
 
@@ -174,7 +174,7 @@ def _in_chunks(frame):
 def test_a_person_moves_no_release_of_chunks_by_more_than_it_claims(weighting):
     many, few, joining = _data(False)
     options = {"unit": PrivacyUnit("pid", 3, weighting=weighting, columns="late", shared="a")}
-    with _short():
+    with short_postprocessing():
         made = MomentSynthesizer(60.0, random_state=0, target="c", **options)
         check_noninterference(made, many, few, rows=joining, source=_in_chunks)
 
@@ -194,7 +194,7 @@ def _check(name, weighting, relation, k=3):
     rest = {key: value for key, value in parameters.items() if key not in own}
     made = make_flat(estimator, epsilon=60.0, random_state=0, **options, **rest).set_params(**own)
     many, few, joining = _data(numbers)
-    with _short():
+    with short_postprocessing():
         check_noninterference(made, many, few, rows=joining)
 
 

@@ -314,5 +314,5 @@ def looked_up(codes, sizes, table):
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
     total = np.zeros((len(codes), table.shape[1]))
     for column, start in zip(codes.T, starts):
-        total += table[start + column]
+        total += np.take(table, start + column, axis=0)
     return total

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._types import BoundedSum
-from ..utils.blocks import exact_product, map_blocks
+from ..utils.blocks import block_rows, exact_product, map_blocks
 from ._gaussian import check_bound, lattice_rows
 
 # Weights of a count, or of a sum, beside the rest of its query, whose norm is 1. The noise on the count is sd / w, and
@@ -485,9 +485,10 @@ def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sum
         raise ValueError(f"at most {_MAX_ROWS} rows can be summed exactly; got {n}")
     if codes is not None and codes.shape != (n,):
         raise ValueError(f"y_codes must have shape ({n},); got {codes.shape}")
-    if transform is not None:  # the width of its result, from a row of zeros
-        width = transform(np.zeros((1, width))).shape[1]
-    step = min(chunk_rows or max(256, _CHUNK_ENTRIES // max(width, 1)), _MAX_CHUNK)
+    most = _MAX_CHUNK
+    if transform is not None:  # the width of its result, from a row of zeros; few rows are padded to a whole block
+        most, width = block_rows(width), transform(np.zeros((1, width))).shape[1]
+    step = min(chunk_rows or max(256, _CHUNK_ENTRIES // max(width, 1)), most)
     sums = sums or _AllSums(width)
     roots = None if unit_sizes is None else weight_roots(unit_sizes, exact)
     total = np.zeros((n_classes, sums.size(width)), dtype=np.int64 if exact else np.float64)

@@ -6,14 +6,19 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-# Rows of a block: enough for full speed of a matrix product, and few enough to stay in the cache.
-_BLOCK = 4096
+# Rows of a block, fewer of more columns: enough for full speed of a matrix product, few enough to stay in the cache.
+_MOST_ROWS, _LEAST_ROWS, _ENTRIES = 4096, 256, 2**18
 # Bits after the point of rows and of a matrix whose entries are at most 1: products then have 40. Entries of rows are
 # at most 4, so that a sum of 2**11 products is a whole number of at most 2**53 steps, which float64 holds exactly.
 _ROW_BITS, _MATRIX_BITS, _LARGEST, _TERMS = 18, 22, 4.0, 2**11
 
 
-def map_blocks(function: Callable, X, size: int = _BLOCK) -> Iterator[tuple[slice, np.ndarray]]:
+def block_rows(n_columns: int) -> int:
+    """Rows of a block of so many columns."""
+    return min(max(_ENTRIES // max(n_columns, 1), _LEAST_ROWS), _MOST_ROWS)
+
+
+def map_blocks(function: Callable, X, size: int | None = None) -> Iterator[tuple[slice, np.ndarray]]:
     """Apply a map of rows to rows, block by block, the last block padded with rows of zeros.
 
     A matrix product of few rows takes another kernel, which rounds otherwise. Without padding, one row that joins could
@@ -22,8 +27,9 @@ def map_blocks(function: Callable, X, size: int = _BLOCK) -> Iterator[tuple[slic
     `exact_product`.
 
     `function`: maps an array of shape (n, d) to one of shape (n, k), row by row. `X`: shape (n_samples, d). Yields
-    (slice, array): rows of `X`, and their image.
+    (slice, array): rows of `X`, and their image. `size`: rows of a block; None: so many as the columns of `X` allow.
     """
+    size = size or block_rows(X.shape[1])
     for start in range(0, len(X), size):
         rows = X[start : start + size]
         n = len(rows)

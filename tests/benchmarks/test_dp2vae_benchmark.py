@@ -41,7 +41,7 @@ def test_the_accounting_table_orders_the_samplers():
 
 
 @pytest.fixture
-def images(monkeypatch):
+def images(monkeypatch, short_fits):
     """Images of ten patterns, in the place of the data set."""
     rng = np.random.default_rng(0)
     patterns = rng.integers(0, 2, (10, 784)) * 255

@@ -31,7 +31,7 @@ def small_table(monkeypatch):
 
 
 @pytest.fixture
-def small_images(monkeypatch):
+def small_images(monkeypatch, short_fits):
     rng = np.random.default_rng(0)
     y = np.arange(200) % 10
     X = np.clip(rng.normal(100 + 10 * y[:, None], 20, size=(200, 784)), 0, 255).astype(np.uint8)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _claims import RELATIONS
+from _short_fits import short_postprocessing
 from _watched import Queries
 
 from skdpgen import (
@@ -165,9 +166,8 @@ def test_nothing_but_the_releases_decides_which_columns_have_groups(relation):
     joining = pd.DataFrame({"code": ["new", "c001"], "age": [5, 1000], "sick": ["no", "never"]})
     many = _rows(300, 15)
     model = MomentSynthesizer(200.0, target="sick", neighboring=relation)
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, short_postprocessing():
         patch.setattr(table_plan, "_ROOM", ((16, 6),))
-        patch.setitem(fit_tables.__kwdefaults__, "n_iter", 2)
         assert _groups(_fit(many, 200.0, neighboring=relation)[0])  # there are more than there is room for
         check_noninterference(model, (many,), (few,), rows=(joining,))
 
@@ -175,15 +175,15 @@ def test_nothing_but_the_releases_decides_which_columns_have_groups(relation):
 @pytest.mark.parametrize("weighting", ["rows", "units"])
 def test_units_and_chunks_have_groups_too(monkeypatch, weighting):
     monkeypatch.setattr(table_plan, "_ROOM", ((16, 6),))
-    monkeypatch.setitem(fit_tables.__kwdefaults__, "n_iter", 2)
     parts = [_rows(200, 15).assign(person=np.arange(200) // 4), _rows(60, 5, "d").assign(person=1000 + np.arange(60))]
     joining = pd.DataFrame({"code": ["new", "c001"], "age": [5, 90], "sick": ["no", "yes"], "person": [-7, -7]})
     model = MomentSynthesizer(900.0, target="sick", unit=PrivacyUnit("person", 3, weighting=weighting))
     chunks = [parts[0].head(80), parts[0].tail(120)]
-    synth, watch = _fit(chunks, 900.0, unit=model.unit)
-    assert _groups(synth)["code"].n_groups == 8
-    assert len(_profiles(watch, synth.plan(chunks).noise_multipliers)) == 1
-    check_noninterference(model, (parts[0],), (parts[1],), rows=(joining,))
+    with short_postprocessing():
+        synth, watch = _fit(chunks, 900.0, unit=model.unit)
+        assert _groups(synth)["code"].n_groups == 8
+        assert len(_profiles(watch, synth.plan(chunks).noise_multipliers)) == 1
+        check_noninterference(model, (parts[0],), (parts[1],), rows=(joining,))
 
 
 def test_models_without_moments_and_targets_keep_what_there_is_room_for(monkeypatch):
@@ -245,7 +245,7 @@ def test_a_saved_model_samples_given_a_learned_level_of_a_group(fitted, tmp_path
 @pytest.mark.parametrize(
     ("model", "options"),
     [
-        (DPMERFSynthesizer, {}),
+        (DPMERFSynthesizer, {"steps": 10, "n_frequencies": 100}),
         (DPVAESynthesizer, {"n_components": 2, "training": DPSGD(2, 0.1, warm_start_steps=0)}),
         (DP2VAESynthesizer, {"n_components": 2, "training": SubsetSGD(5, steps=2, warm_start_steps=0)}),
         (DPCGANSynthesizer, {"training": DPSGD(2, 0.1)}),

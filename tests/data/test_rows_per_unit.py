@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _flat import make_flat
-from _noninterference import _short
+from _short_fits import short_postprocessing
 from _visits import SCHEMA, visits
 
 import skdpgen
@@ -263,7 +263,7 @@ def _check(weighting, relation, estimator=MomentSynthesizer, columns=None, sourc
     if estimator in (DPPCA, DPGaussianMixture):
         many, few, joining = (part[["pid", "a"]].assign(b=part["a"] ** 2) for part in (many, few, joining))
         of_rows = {}
-    with _short():
+    with short_postprocessing():
         made = make_flat(estimator, epsilon=60.0, **of_rows, **how, **own)
         check_noninterference(made, many, few, rows=joining, source=source)
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from _noninterference import _short
+from _short_fits import short_postprocessing
 from _visits import SCHEMA
 
 from skdpgen import MomentSynthesizer, PrivacyAccountant, PrivacyUnit
@@ -287,7 +287,7 @@ def _with_numbers(frame):
 
 
 def _state(X, **parameters):
-    with seeded_noise(7, quiet=True), _short():
+    with seeded_noise(7, quiet=True), short_postprocessing():
         synth = MomentSynthesizer(4.0, schema=SCHEMA, **{"unit": "id", **parameters}, random_state=0).fit(X)
     return synth.sample(40, random_state=0), synth
 
@@ -344,7 +344,7 @@ def _interference(**of_units):
         sets.append(frame.assign(id=ids, c=rng.choice(["x", "y", f"only {seed}"], n)))
     joining = pd.DataFrame({"id": ["q"] * 5, "c": ["x", "alone", "alone too", "x", "y"], "a": 1e6})
     made = MomentSynthesizer(60.0, random_state=0, unit=PrivacyUnit("id", 3, **of_units))
-    with _short():
+    with short_postprocessing():
         check_noninterference(made, *sets, rows=joining[sets[0].columns], source=_dealt)
 
 

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from _short_fits import short_postprocessing
 from _watched import Queries
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit
@@ -123,7 +124,8 @@ def test_nothing_but_the_releases_decides_where_to_look():
     joining = pd.DataFrame({"code": ["new", "c01"], "sex": ["x", "f"], "ward": ["a", "z"], "age": [5, 1000]})
     _, watch = _fit(many, seed=0, epsilon=40.0)
     assert len(watch.names) == 4  # the second look takes place
-    check_noninterference(MomentSynthesizer(40.0), (many,), (few,), rows=(joining,))
+    with short_postprocessing():
+        check_noninterference(MomentSynthesizer(40.0), (many,), (few,), rows=(joining,))
 
 
 def test_a_fit_with_a_network_has_one_look():

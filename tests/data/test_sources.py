@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from _claims import RELATIONS, assert_sensitivity
 from _flat import make_flat
+from _short_fits import short_postprocessing
 
 from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, Schema
 from skdpgen.data.frames import FrameRows
@@ -59,7 +60,7 @@ def _few_steps():
 
 
 def _state(X, **parameters):
-    with seeded_noise(7, quiet=True):
+    with seeded_noise(7, quiet=True), short_postprocessing():
         return MomentSynthesizer(random_state=0, **parameters).fit(X).model_.to_state()
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _claims import RELATIONS, assert_sensitivity
+from _short_fits import short_postprocessing
 
 import skdpgen
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
@@ -87,7 +88,8 @@ def test_a_wide_table_has_a_model_of_the_target_too(fitted):
 
 
 def test_latents_of_a_model_of_scores_go_there_and_back():
-    synth = P3GMSynthesizer(0.3, schema=SCHEMA, target="label").fit(FRAME)
+    with short_postprocessing():
+        synth = P3GMSynthesizer(0.3, schema=SCHEMA, target="label").fit(FRAME)
     assert isinstance(synth.model_.latent_model, ScoreModel)
     latent = synth.transform(FRAME[:2000])
     assert latent.shape == (2000, synth.model_.n_latent)
@@ -167,7 +169,8 @@ def test_importance_of_a_column_moves_noise_from_its_scores_to_those_of_others(m
 
     monkeypatch.setattr(_frame_model, "fit_scores", watched)
     for importance in (None, {"c0": 50.0}):
-        MomentSynthesizer(0.3, schema=SCHEMA, target="label", importance=importance).fit(FRAME)
+        with short_postprocessing():
+            MomentSynthesizer(0.3, schema=SCHEMA, target="label", importance=importance).fit(FRAME)
     plain, wanted = seen
     assert wanted[0, 0] < 0.5 * plain[0, 0]
     assert wanted[0, -1] < 0.8 * plain[0, -1]
@@ -181,6 +184,6 @@ def test_too_many_scores_are_left_to_one_way_tables(monkeypatch, preferred):
     if preferred:
         monkeypatch.setattr(frames, "prefers_scores", lambda *_: True)
     monkeypatch.setattr(scores, "_MOST_SCORES", 10)
-    with pytest.warns(UtilityWarning, match="independent"):
+    with short_postprocessing(), pytest.warns(UtilityWarning, match="independent"):
         synth = MomentSynthesizer(0.1, schema=SCHEMA, target="label").fit(FRAME[:20_000])
     assert not isinstance(synth.model_.latent_model, ScoreModel)

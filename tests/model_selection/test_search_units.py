@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from _noninterference import _short
+from _short_fits import short_postprocessing
 from _visits import SCHEMA, in_the_second_half, visits
 from sklearn.model_selection import GroupKFold, cross_validate
 
@@ -305,7 +305,7 @@ def _people():
 def _check(monkeypatch, weighting, relation, most=3):
     monkeypatch.setattr("skdpgen.testing._noninterference._among", in_the_second_half)
     many, few, joining = _people()
-    with _short():
+    with short_postprocessing():
         pca = DPPCA(2, bounds=(-5, 60), unit=PrivacyUnit("pid", most, weighting=weighting))
         made = PrivateSearchCV(
             pca, {"budget_split": [{"bounds": 0.05}, {"bounds": 0.1}]}, runs="logarithmic", mean_runs=1.5,

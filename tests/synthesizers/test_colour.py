@@ -10,6 +10,7 @@ import pytest
 import torch
 from _claims import RELATIONS, assert_sensitivity
 from _flat import make_flat
+from _short_fits import short_postprocessing
 from sklearn.datasets import load_digits, load_sample_images
 from sklearn.ensemble import RandomForestClassifier
 from test_subclusters import image_rows
@@ -81,8 +82,7 @@ def fitted(patches):
     @functools.cache
     def fit(name):
         made, options = SYNTHESIZERS[name]
-        with seeded_noise(1, quiet=True), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(refined_images, "_IMAGES", 1000)
+        with seeded_noise(1, quiet=True), short_postprocessing():
             return make_flat(made, 10.0, **PUBLIC, **options).fit(*patches)
 
     return fit
@@ -146,8 +146,8 @@ def test_channels_by_themselves_do_not(patches):
 
 # ---- one channel ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("made", [P3GMSynthesizer, MomentSynthesizer])
-def test_one_channel_is_the_same_with_and_without_its_size(made, monkeypatch):
-    monkeypatch.setattr(refined_images, "_IMAGES", 1000)
+@pytest.mark.usefixtures("short_fits")
+def test_one_channel_is_the_same_with_and_without_its_size(made):
     X, y = load_digits(return_X_y=True)
     X = np.kron(X.reshape(-1, 8, 8)[:150], np.ones((2, 2))).reshape(-1, SIDE * SIDE)
     public = {"bounds": (0, 16), "classes": range(10), "random_state": 0}

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from _flat import make_flat
+from _short_fits import short_postprocessing
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from torch import nn
@@ -184,6 +185,12 @@ def _large(epsilon=10.0, **parameters):
     return make_flat(DP2VAESynthesizer, epsilon, **{**SMALL, **PUBLIC_LARGE, "warm_start_steps": 5, **parameters})
 
 
+def _quick(epsilon=10.0, **parameters):
+    """Such a fit, with little post-processing."""
+    with short_postprocessing():
+        return _large(epsilon, **parameters).fit(LARGE, Y)
+
+
 def _shift_of_nothing(model):
     """The model as it was before stage 2: its network adds nothing."""
     with torch.no_grad():
@@ -203,6 +210,7 @@ def _shift_of_nothing(model):
         ({"warm_start_steps": 0, "l2_bound": None}, "counts, decoder"),
     ],
 )
+@pytest.mark.usefixtures("short_fits")
 def test_images_release_what_their_decoder_needs(parameters, labels):
     model = _large(**parameters)
     planned = model.plan(LARGE, Y)
@@ -263,7 +271,7 @@ def test_the_output_of_the_decoder_is_the_mean_of_what_is_drawn_given_the_latent
 
 
 def test_rows_get_the_component_whose_mean_is_nearest_whoever_else_is_there():
-    fitted = _large(epsilon=1000.0).fit(LARGE, Y)
+    fitted = _quick(epsilon=1000.0)
     leading, codec = fitted.model_.leading, fitted.model_.codec
     low, high = codec.box
     x = ((codec.scale(LARGE) - low) / (high - low)).astype(np.float32)
@@ -283,7 +291,7 @@ def test_rows_get_the_component_whose_mean_is_nearest_whoever_else_is_there():
 
 
 def test_images_of_several_gaussians_a_class_come_back_from_a_file(tmp_path):
-    fitted = _large(epsilon=1000.0).fit(LARGE, Y)
+    fitted = _quick(epsilon=1000.0)
     assert fitted.model_.leading.generator.per_class > 1
     fitted.save(tmp_path / "m.safetensors")
     again = load(tmp_path / "m.safetensors")
@@ -306,7 +314,7 @@ def test_images_of_several_gaussians_a_class_come_back_from_a_file(tmp_path):
 
 
 def test_a_small_file_cannot_ask_for_large_gaussians(monkeypatch):
-    state = _large().fit(LARGE, Y).model_.to_state()
+    state = _quick().model_.to_state()
     monkeypatch.setattr(leading_module, "MOST_SLOPES", 1000)
     with pytest.raises(ValueError, match="too large"):
         _dp2vae_model.DP2VAEModel.from_state(state)

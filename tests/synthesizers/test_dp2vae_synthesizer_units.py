@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from _flat import make_flat
-from _noninterference import _short
+from _short_fits import short_postprocessing
 from _visits import SCHEMA, in_the_second_half, visits
 from scipy import stats
 
@@ -153,7 +153,7 @@ def _check(monkeypatch, array, n_subsets=5, **parameters):
     monkeypatch.setattr("skdpgen.testing._noninterference._among", in_the_second_half)
     own = {} if array else {"unit": "pid"}
     many, few, joining = _people(array)
-    with _short():
+    with short_postprocessing():
         how = {**SMALL, "n_subsets": n_subsets, "max_rows_per_unit": 3, **own, **parameters}
         made = make_flat(DP2VAESynthesizer, 60.0, **how)
         check_noninterference(made, many, few, rows=joining)

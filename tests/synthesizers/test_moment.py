@@ -60,6 +60,7 @@ def fitted():
 
 @pytest.mark.parametrize("schema", [SCHEMA, None], ids=["declared", "learned"])
 @pytest.mark.parametrize("target", [None, "sick", "weight", ["sick", "town"], ("town", "weight")], ids=str)
+@pytest.mark.usefixtures("short_fits")
 def test_tables_come_back_as_they_went_in(schema, target):
     synth = MomentSynthesizer(10.0, schema=schema, target=target).fit(FRAME)
     drawn = synth.sample(300)
@@ -199,6 +200,7 @@ def test_y_that_came_apart_can_be_given_as_a_column():
         ("(drug == 'none') == (not sick)", lambda d: (d["drug"] == "none") == ~d["sick"]),
     ],
 )
+@pytest.mark.usefixtures("short_fits")
 def test_every_row_drawn_keeps_the_constraints(constraint, holds, tmp_path):
     synth = MomentSynthesizer(20.0, schema=SCHEMA, target="sick", constraints=[constraint]).fit(FRAME)
     synth.save(tmp_path / "m.safetensors")
@@ -298,6 +300,7 @@ def test_of_an_open_column_whatever_may_be_learned_is_thought_of(name):
 
 
 # ---- importance ----------------------------------------------------------------------------------------------------
+@pytest.mark.usefixtures("short_fits")
 def test_importance_lowers_the_noise_of_a_columns_tables_and_raises_that_of_others(monkeypatch):
     seen = {}
     from skdpgen.synthesizers import _frame_model

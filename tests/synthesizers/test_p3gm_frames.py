@@ -70,6 +70,7 @@ def _fit(frame=FRAME, y=None, **parameters):
     return synth
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("schema", [SCHEMA, SCHEMA.select(["weight", "kind"]), None], ids=["all", "part", "none"])
 @pytest.mark.parametrize("target", [None, "sick", "kind", "weight", "seen"])
 def test_columns_come_back_in_order_with_their_dtypes(schema, target):
@@ -103,6 +104,7 @@ def test_columns_come_back_in_order_with_their_dtypes(schema, target):
     ],
     ids=lambda parameters: "-".join(parameters),
 )
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 def test_priors_and_decoders_of_frames(parameters):
     synth = _fit(schema=SCHEMA, **parameters)
@@ -125,6 +127,7 @@ def test_synthetic_rows_tell_what_the_columns_have_to_do_with_one_another():
     assert drawn["visits"].mean() == pytest.approx(FRAME["visits"].mean(), abs=0.5)
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize(
     "y",
     [
@@ -158,6 +161,7 @@ def test_y_comes_back_apart_in_its_container(y):
     [(SICK[:, None], np.ndarray, None), (pd.DataFrame({"answer": SICK}), pd.Series, "answer")],
     ids=["array", "frame"],
 )
+@pytest.mark.usefixtures("short_fits")
 def test_y_of_one_column_is_taken_as_for_arrays(y, kind, name):
     columns = ["age", "town"]
     synth = _fit(FRAME[columns], y, epsilon=20.0)
@@ -179,12 +183,14 @@ def test_y_keeps_the_place_of_its_row():
 
 
 @pytest.mark.parametrize("kind", ["categorical", "numeric"])
+@pytest.mark.usefixtures("short_fits")
 def test_target_type_overrides_the_dtype(kind):
     synth = _fit(FRAME[["age", "visits"]], target="visits", target_type=kind, epsilon=20.0)
     assert hasattr(synth, "classes_") == (kind == "categorical")
     assert synth.sample(10)["visits"].dtype == "Int64"
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_a_column_of_integers_is_a_categorical_target_and_a_column_of_floats_is_not():
     assert hasattr(_fit(FRAME[["age", "visits"]], target="visits", epsilon=20.0), "classes_")
     assert not hasattr(_fit(FRAME[["age", "weight"]], target="weight"), "classes_")
@@ -228,6 +234,7 @@ def test_column_names_need_not_be_strings():
     ids=["one row", "four rows", "constant", "constant levels", "missing alone"],
 )
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.usefixtures("short_fits")
 def test_few_rows_and_constant_columns_fit(frame):
     for target in (None, frame.columns[-1]):
         drawn = _fit(frame, target=target, epsilon=1.0).sample(20)
@@ -254,6 +261,7 @@ def test_one_class_and_an_absent_class_fit():
 @pytest.mark.parametrize(
     "parameters", [{}, {"prior": LatentMixture(n_iter=2)}, NET], ids=["released", "mixture", "net"]
 )
+@pytest.mark.usefixtures("short_fits")
 def test_what_no_row_has_is_not_drawn(parameters):
     schema = SCHEMA.replace(
         Numeric("age", (18, 90), integer=True, missing=True, dtype="Int64"),
@@ -293,6 +301,7 @@ def test_tables_that_would_not_fit_into_memory_are_refused_before_the_charge():
     assert not books.charges
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_p3gm_and_moment_make_one_model_of_one_release():
     """Their figures on a table differ by the noise of their fits alone."""
     samples = []

@@ -50,7 +50,7 @@ ARRAYS = {
     "sparse": {"prior": "sparse"},
     "mixture": {"prior": "mixture"},
     "own prior": {"prior": GaussianMixturePrior(np.eye(3), 0.1)},
-    "images": {"image_shape": (8, 8)},
+    "images": {"image_shape": (8, 8), "warm_start_steps": 20},
     "micro": {"aggregation": "micro", "n_groups": None},
     "batch": {"aggregation": "batch", "n_groups": None},
     "laplace": {"likelihood": "laplace"},
@@ -307,6 +307,7 @@ def test_a_default_fit_has_a_divergence_of_groups():
 @pytest.mark.parametrize("images", [None, (8, 8), (4, 4, 4)])
 def test_a_divergence_from_the_sparse_prior_has_an_encoder_that_can_be_sparse(images, tmp_path):
     shared = {**QUICK, "bounds": (0, 16), "prior": "sparse", "image_shape": images}
+    shared |= {} if images is None else {"warm_start_steps": 20}
     synth = make_flat(PriVAESynthesizer, **shared).fit(X)
     assert isinstance(synth.model_.module.encoder, SparseEncoder)
     path = tmp_path / "model.safetensors"

@@ -97,6 +97,7 @@ def test_what_the_warning_advises_ends_it():
         lambda: PriVAESynthesizer(2.0, n_components=2, training=DPSGD(2, 0.1, warm_start_steps=2)),
     ],
 )
+@pytest.mark.usefixtures("short_fits")
 def test_a_saved_model_has_the_summary_of_its_fit(make, tmp_path):
     synth = make().fit(_frame(1500))
     synth.save(tmp_path / "model.safetensors")
@@ -212,6 +213,7 @@ _TAILS = Schema(
         lambda: DPMERFSynthesizer(1.0, schema=_TAILS, steps=2, n_frequencies=8),
     ],
 )
+@pytest.mark.usefixtures("short_fits")
 def test_sample_draws_from_the_stated_range_and_up_to_its_ends(make, tmp_path):
     synth = make().fit(_tails())
     rows = synth.sample(60_000, random_state=1)

@@ -60,6 +60,7 @@ def _narrow(rows):
 
 @pytest.mark.parametrize("make", [MomentSynthesizer, P3GMSynthesizer])
 @pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.usefixtures("short_fits")
 def test_one_more_event_at_the_same_budget(make, chunked):
     frame, seen = _frame(3000), []
     accountant = PrivacyAccountant(1.0)
@@ -147,6 +148,7 @@ def test_latents_come_back_as_rows_whose_target_the_model_draws(fitted):
 
 @pytest.mark.parametrize("names", [["a", "b", "self"], [0, 1, 2]])
 @pytest.mark.parametrize("as_y", [False, True])
+@pytest.mark.usefixtures("short_fits")
 def test_columns_may_have_any_names(names, as_y):
     frame = _frame(1000)[["age", "job", "state"]].set_axis(names, axis=1)
     X, y = frame[names[:2]], frame[names[2]]
@@ -158,6 +160,7 @@ def test_columns_may_have_any_names(names, as_y):
 
 
 @pytest.mark.parametrize("as_y", [False, True])
+@pytest.mark.usefixtures("short_fits")
 def test_a_saved_model_draws_the_same_rows(tmp_path, as_y):
     frame = _frame(3000)
     data = (frame,) if not as_y else (frame.drop(columns="state"), frame["state"])
