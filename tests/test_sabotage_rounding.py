@@ -74,7 +74,7 @@ MUTANTS = [
     (
         "a background of all images together",
         [POSES],
-        (image_poses.poses_of, ("np.median($b, axis=1)", "np.median($b, axis=(0, 1))[None]")),
+        (image_poses._background, ("np.median($b, axis=1)", "np.median($b, axis=(0, 1))[None]")),
     ),
     (
         "moments of a figure by products that round",

@@ -23,7 +23,7 @@ _TYPICAL = 0.26, 0.41
 _UPRIGHT = np.array([0.0, 0.0, 0.0, 1.0, 1.0])
 # Mean difference from the background below which an image shows no figure.
 _EMPTY = 1e-3
-# Copies of the values at both ends of an axis, so that four neighbours lie within it wherever a place is.
+# Places that are added at both ends of an axis, so that four neighbours lie within it wherever a place is.
 _ENDS = 4
 # Pixels that are resampled at once.
 _BATCH_PIXELS = 1 << 17
@@ -37,10 +37,7 @@ def poses_of(images, image_shape):
     """
     height, width, channels = (*image_shape, 1)[:3]
     pixels = np.asarray(images, dtype=np.float64).reshape(-1, height, width, channels)
-    edges = (pixels[:, [0, -1]], pixels[:, 1:-1, [0, -1]])
-    border = np.concatenate([edge.reshape(len(pixels), -1, channels) for edge in edges], axis=1)
-    background = np.median(border, axis=1)
-    weights = np.abs(pixels - background[:, None, None]).mean(axis=3).reshape(len(pixels), -1)
+    weights = np.abs(pixels - _background(pixels)[:, None, None]).mean(axis=3).reshape(len(pixels), -1)
     down, across = (part.ravel() for part in np.meshgrid(_places(height), _places(width), indexing="ij"))
     powers = np.column_stack([np.ones_like(down), across, down, across * across, across * down, down * down])
     moments = exact_product(weights, powers)
@@ -55,7 +52,10 @@ def poses_of(images, image_shape):
 
 
 def stand_upright(images, poses, image_shape):
-    """Images whose figures stand in the middle, without slant and in the typical size; values in [0, 1]."""
+    """Images whose figures stand in the middle, without slant and in the typical size; values in [0, 1].
+
+    Beyond the frame of an image is its background.
+    """
     x, y, slant, wide, high = (poses[:, i, None] for i in range(N_POSE))
     places = _places(image_shape[0]), _places(image_shape[1])
     from_middle = high * places[0]
@@ -70,6 +70,13 @@ def posed(images, poses, image_shape):
     from_middle = places[0] - y
     across = (places[1] - (x + slant * from_middle)[:, :, None]) / wide[:, :, None]
     return _resampled(images, from_middle / high, across, image_shape)
+
+
+def _background(pixels):
+    """Median of the border of each image, shape (n_images, channels)."""
+    edges = (pixels[:, [0, -1]], pixels[:, 1:-1, [0, -1]])
+    border = np.concatenate([edge.reshape(len(pixels), -1, pixels.shape[3]) for edge in edges], axis=1)
+    return np.median(border, axis=1)
 
 
 def _places(side):
@@ -88,8 +95,9 @@ def _resampled(images, down, across, image_shape):
     for start in range(0, len(images), step):
         part = slice(start, start + step)
         pixels = np.asarray(images[part], dtype=np.float64).reshape(-1, *shape)
-        columns = _between(pixels.transpose(0, 3, 2, 1), _index(down[part], height)[:, None, None])
-        rows = _between(columns.transpose(0, 1, 3, 2), _index(across[part], width)[:, None])
+        beyond = _background(pixels)[:, :, None, None]
+        columns = _between(pixels.transpose(0, 3, 2, 1), _index(down[part], height)[:, None, None], beyond)
+        rows = _between(columns.transpose(0, 1, 3, 2), _index(across[part], width)[:, None], beyond)
         found[part] = np.clip(rows.transpose(0, 2, 3, 1), 0.0, 1.0).reshape(len(pixels), -1)
     return found
 
@@ -99,14 +107,15 @@ def _index(places, side):
     return (places * (side - 1) + (side - 1)) / 2
 
 
-def _between(values, index):
-    """Values between the entries of the last axis, by cubic convolution; beyond its ends, those of the ends.
+def _between(values, index, beyond):
+    """Values between the entries of the last axis, by cubic convolution; `beyond` its ends.
 
-    `index`: broadcasts against `values` along all other axes.
+    `index`, `beyond`: broadcast against `values` along all other axes.
     """
     shape = np.broadcast_shapes(values.shape[:-1], index.shape[:-1]) + index.shape[-1:]
     n = values.shape[-1]
-    values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(_ENDS, _ENDS)], mode="edge")
+    ends = np.broadcast_to(beyond, (*values.shape[:-1], _ENDS))
+    values = np.concatenate([ends, values, ends], axis=-1)
     first = np.floor(index)
     t = index - first
     # Keys' kernel with a = -1/2: exact for parabolas

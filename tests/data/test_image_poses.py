@@ -69,6 +69,16 @@ def test_posed_undoes_stand_upright(rng):
     np.testing.assert_allclose(posed(stand_upright(images, poses, SHAPE), poses, SHAPE), images, atol=0.08)
 
 
+@pytest.mark.parametrize("background", [0.0, 0.9])
+def test_beyond_the_frame_is_background_and_no_figure_that_the_frame_cuts(background):
+    images = np.full((1, *SHAPE), background)
+    images[0, 0, 10:14] = 0.5  # ink at the top edge
+    small = np.array([[0.0, 0.0, 0.0, 0.5, 0.5]])  # drawn in half its size, so that the frame is far inside
+    found = posed(images.reshape(1, -1), small, SHAPE).reshape(SHAPE)
+    np.testing.assert_allclose(found[: SHAPE[0] // 5], background, atol=1e-12)
+    np.testing.assert_allclose(found[:, : SHAPE[1] // 5], background, atol=1e-12)
+
+
 def test_the_background_may_be_bright_and_colours_move_together(rng):
     images = _drawn(rng, 10)
     np.testing.assert_allclose(poses_of(1 - images, SHAPE), poses_of(images, SHAPE), atol=1e-6)
