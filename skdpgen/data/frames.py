@@ -201,7 +201,7 @@ class FrameRows:
         self.table = table
         self.schema, self.source, self.importance = schema, source, check_importance(importance, schema, table)
         self.target = (targets if several else targets[0]) if targets else None
-        self.targets = targets
+        self.targets = self.unlearned.targets = targets
         if len(targets) == len(schema):
             raise InvalidInputError("the frame has no column except the target: add columns to model")
         self.grouped = grouped_columns(schema, targets)

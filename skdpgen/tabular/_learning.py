@@ -419,10 +419,11 @@ class Unlearned:
     `expects_categories`, `expects_relations`: False where a warning before the charge, by public facts, has said that
     the noise hides them.
     `constructed`: columns that constraints construct from others, which decide about their missing values.
+    `targets`: columns that the model is conditional on.
     """
 
     def __init__(self):
-        self._columns, self._missing, self.constructed = {}, {}, ()
+        self._columns, self._missing, self.constructed, self.targets = {}, {}, (), ()
         self.expects_categories = self.expects_relations = True
 
     def __bool__(self):
@@ -456,6 +457,9 @@ class Unlearned:
     def _texts(self):
         """What is lost, in words, and what to do about it."""
         hidden = [name for name in self._columns if name not in self._missing]
+        for name in (name for name in hidden if name in self.targets):
+            yield hidden_classes(repr(name), self._columns[name].dtype, len(self.targets))
+        hidden = [name for name in hidden if name not in self.targets]
         if hidden:
             texts = [repr(name) for name in hidden if isinstance(self._columns[name], Categorical)]
             yield (
@@ -463,8 +467,7 @@ class Unlearned:
                 f"{', '.join(map(repr, hidden))}: declare them, if they are public"
                 + (
                     f". In {', '.join(texts)} no value is shared by enough rows: drop a column of unique values (ids, "
-                    "free text), which cannot be released privately; for a target, declare classes=, or for a quantity "
-                    'of whole numbers, set target_type="numeric"'
+                    "free text), which cannot be released privately"
                     if texts
                     else ""
                 )
@@ -475,8 +478,24 @@ class Unlearned:
             yield (
                 f"of {', '.join(absent)} the released counts show missing values and nothing else: drop the column if "
                 "all its values are missing, else declare its bounds or categories, if they are public. Values of "
-                f"fewer than about {max(self._missing.values()):.0f} rows cannot be distinguished from noise here{numbers}"
+                f"fewer than {max(self._missing.values()):.0f} rows cannot be distinguished from noise here{numbers}"
             )
+
+
+def hidden_classes(name, dtype, n_targets=1):
+    """What is lost where the noise hides every class of a target, and what to do about it.
+
+    `dtype`: name of that of the target; None where it can be no quantity.
+    """
+    quantity, one = "", "declare classes=" if n_targets == 1 else "declare their classes in the schema"
+    if dtype is not None and pd.api.types.is_integer_dtype(output_dtype(dtype)):
+        quantity = (
+            'Whole numbers are taken for classes: if they are a quantity, fit again with target_type="numeric", or '
+            "give them as floats; else "
+        )
+    return (
+        f"the noise hides every class of {name}, so the model has a single class. {quantity}{one}, if they are public"
+    )
 
 
 def _warn_of_the_end(beyond):
