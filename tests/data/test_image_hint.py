@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_digits
 
 from skdpgen import (
     DP2VAESynthesizer,
@@ -174,3 +176,22 @@ def test_images_that_use_next_to_nothing_of_their_range_are_said_by_their_releas
     (said,) = warnings_of(lambda: make(5.0, bounds=(0, 255), **public).fit(X, y), "released means of pixels")
     assert "within 1 % of the lower end of bounds=(0, 255)" in said
     assert not warnings_of(lambda: make(5.0, bounds=(0, 1), **public).fit(X, y), "released means of pixels")
+
+
+@pytest.mark.parametrize("make", [P3GMSynthesizer, MomentSynthesizer])
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_images_that_the_noise_hides_are_said_by_their_released_means_and_their_known_noise(make):
+    X, y = load_digits(return_X_y=True)
+    public = {"bounds": (0, 16), "l2_bound": 7.0, "classes": range(10), "image_shape": (8, 8)}
+    few, all_ = (
+        warnings_of(lambda n=n: make(3.0, **public).fit(X[:n], y[:n]), "hides the images") for n in (100, 1797)
+    )
+    (text,) = few
+    assert re.match(r"the noise hides the images of \d+ of 10 classes: ", text)
+    assert "Take more rows or a larger epsilon" in text
+    assert not all_
+    (text,) = warnings_of(
+        lambda: make(0.1, bounds=(0, 16), l2_bound=7.0, image_shape=(8, 8)).fit(X[:60]), "the images:"
+    )
+    assert text.startswith("the noise hides the images: ")
+    assert not warnings_of(lambda: make(np.inf, **public).fit(X[:100], y[:100]), "hides the images")
