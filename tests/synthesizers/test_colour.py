@@ -146,6 +146,7 @@ def test_channels_by_themselves_do_not(patches):
 
 # ---- one channel ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("made", [P3GMSynthesizer, MomentSynthesizer])
+@pytest.mark.filterwarnings("ignore:the noise hides the images::")  # there are few of them
 def test_one_channel_is_the_same_with_and_without_its_size(made, monkeypatch):
     monkeypatch.setattr(refined_images, "_IMAGES", 1000)
     X, y = load_digits(return_X_y=True)
