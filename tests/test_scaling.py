@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
+from skdpgen import MomentSynthesizer, P3GMSynthesizer
 from skdpgen.data.scaling import RowScaling, check_bounds, learn_norm_bound, learn_scaling, scaling_phases
 from skdpgen.exceptions import InvalidInputError, UtilityWarning
 from skdpgen.mechanisms import N_OCTAVE_CELLS
@@ -143,6 +144,17 @@ def test_a_norm_bound_that_the_noise_hides_is_never_far_too_small():
         warnings.simplefilter("ignore", UtilityWarning)
         bounds = [learn_norm_bound(norms, 4.0, 38.0, make_noise_generator(), AR, count=400.0) for _ in range(200)]
     assert min(bounds) >= 1.0
+
+
+@pytest.mark.parametrize("make", [P3GMSynthesizer, MomentSynthesizer])
+def test_no_warning_asks_for_a_norm_that_is_declared(make):
+    X = RNG.random((30, 16))
+    for options in ({}, {"image_shape": (4, 4)}):
+        with pytest.warns(UtilityWarning) as said:
+            make(0.1, bounds=(0, 1), l2_bound=3.0, **options).fit(X)
+        texts = [str(w.message) for w in said]
+        assert any("norms of the rows about their mean" in text and "smaller l2_bound=" in text for text in texts)
+        assert not any("norms of the rows, so" in text for text in texts)
 
 
 def test_noise_in_one_of_many_columns_does_not_widen_its_learned_bounds():

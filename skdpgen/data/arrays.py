@@ -321,8 +321,8 @@ class ArrayRows:
         if self.learns_classes:
             noise = noise_multipliers["classes"]
             key = str if self.y.dtype == object else None
-            sizes = self.unit_sizes
-            classes = learn_classes(self.y, noise, extra_delta, rng, neighboring, key=key, unit_sizes=sizes)
+            options = {"key": key, "unit_sizes": self.unit_sizes, "dtype": labels.dtype}
+            classes = learn_classes(self.y, noise, extra_delta, rng, neighboring, **options)
             classes = classes or class_for_all(labels.dtype)
             labels = Labels(classes, labels.dtype, labels.series, labels.name)
         self._follow(labels)

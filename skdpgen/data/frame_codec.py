@@ -41,6 +41,8 @@ class FrameCodec:
     learned: tuple | None = None
     # from rows to what the model sees of them and back, where constraints are satisfied by construction
     construction: Construction | None = None
+    # columns of numbers and dates of which the released counts show missing values alone: no row has a value in them
+    empty: tuple = ()
 
     @functools.cached_property
     def schema(self):
@@ -103,6 +105,15 @@ class FrameCodec:
     def optional_levels(self):
         """Levels that the data need not have (missing, other, far bins), bool array of shape (n_levels.sum(),)."""
         return np.concatenate([np.zeros(0, dtype=bool), *(self.optional(block) for block in self.blocks)])
+
+    @property
+    def empty_levels(self):
+        """Levels that no row has (the bins of the columns of `empty`), bool array of shape (n_levels.sum(),)."""
+        return np.concatenate([np.zeros(0, dtype=bool), *(self.never(block) for block in self.blocks)])
+
+    def never(self, block):
+        """Levels of a block that no row has, bool array of shape (block.size,)."""
+        return np.array([block.name in self.empty and level is not None for level in block.levels])
 
     @property
     def optional_classes(self):
@@ -188,10 +199,17 @@ class FrameCodec:
             full[:, at] = np.stack(np.unravel_index(class_codes, self.class_shape), axis=1)
             full[:, [i for i in range(full.shape[1]) if i not in at]] = codes
             codes = full
-        frame = self.encoder.decode(codes, rng=rng)
+        frame = self._decode_levels(codes, rng)
         for name, value in self._known(exact, frame, made=False).items():
             frame[name] = value
         return frame
+
+    def _decode_levels(self, codes, rng):
+        if self.empty:  # a network knows no levels that are never drawn
+            at = self.places(self.empty)
+            codes = np.array(codes)
+            codes[:, at] = [self.encoder.blocks_[i].size - 1 for i in at]
+        return self.encoder.decode(codes, rng=rng)
 
     def complete(self, frame, rng, exact=None):
         """A frame, or (frame, y), of all columns from one of what the model sees."""
@@ -240,7 +258,7 @@ class FrameCodec:
 
     def decode_columns(self, codes, names, rng):
         """A frame of some columns, which are constructed from one another alone, from level codes of all columns."""
-        frame = self.encoder.decode(codes, rng=rng)
+        frame = self._decode_levels(codes, rng)
         if self.construction is None:
             return frame[list(names)]
         return self.construction.decode(frame, self.encoder.schema_, self.drawn_schema, rng, names=list(names))
@@ -291,6 +309,7 @@ class FrameCodec:
             "y": self.y,
             "y_name": self.y_name,
             "learned": None if self.learned is None else list(self.learned),
+            **({"empty": list(self.empty)} if self.empty else {}),
         }
 
     @classmethod
@@ -316,7 +335,10 @@ class FrameCodec:
         if learned is not None and not (isinstance(learned, list) and all(n in encoder.schema_ for n in learned)):
             raise ValueError("learned must be a list of columns of the schema")
         learned = None if learned is None else tuple(learned)
-        codec = cls(encoder, target, state["y"], state["y_name"], keys, learned, construction)
+        empty = state.get("empty", [])
+        if not isinstance(empty, list) or not all(n in binnings and encoder.schema_[n].missing for n in empty):
+            raise ValueError("empty must be a list of columns of numbers or dates that may be missing")
+        codec = cls(encoder, target, state["y"], state["y_name"], keys, learned, construction, tuple(empty))
         check_size(*codec.class_shape, most=MOST_CLASSES)
         return codec
 

@@ -192,6 +192,7 @@ class FrameRows:
         constructed, left = (), [condition.text for condition in self.conditions]
         if self.construction is not None:
             schema, table = self.construction.seen, self.construction.table
+            self.unlearned.constructed = tuple(self.construction.changed)
             constructed, left = self.construction.texts, [*self.construction.left, *left]
         self.public_assumptions += [
             f"constraint, satisfied by {'construction' if text in constructed else 'drawing again'}: {text}"
@@ -200,7 +201,7 @@ class FrameRows:
         self.table = table
         self.schema, self.source, self.importance = schema, source, check_importance(importance, schema, table)
         self.target = (targets if several else targets[0]) if targets else None
-        self.targets = targets
+        self.targets = self.unlearned.targets = targets
         if len(targets) == len(schema):
             raise InvalidInputError("the frame has no column except the target: add columns to model")
         self.grouped = grouped_columns(schema, targets)
@@ -447,6 +448,7 @@ class FrameRows:
         groups = self._grouped(schema, many, binnings, visible, noise_multipliers, rng, neighboring)
         encoder = TableEncoder(schema, binnings=binnings, groups=groups).fit()
         facts = {"keys": self.keys, "learned": self.schema.incomplete, "construction": self.construction}
+        facts["empty"] = self.unlearned.empty
         codec = FrameCodec(encoder, self.target, self.y, self.y_name, **facts)
         return LearnedTable(codec, seen, unspent, middles, row_count)
 

@@ -11,6 +11,7 @@ import pandas as pd
 from ..exceptions import InvalidInputError
 from ..mechanisms import histogram, release_names
 from ..tabular._columns import TEXT_DTYPES, name_of_dtype, parse_dtype, plain_value
+from ..tabular._learning import hidden_classes
 from ..utils.callers import warn_user
 from ..utils.categories import canonical_rows
 from ..utils.printing import listed, shown
@@ -198,7 +199,7 @@ def label_codes(values, classes):
     return pd.Index(np.array(classes, dtype=object), dtype=object).get_indexer(pd.Index(values, dtype=object))
 
 
-def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None, unit_sizes=None):
+def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None, unit_sizes=None, dtype=None):
     """Release the classes whose noisy count passes the threshold: one Gaussian release, and `delta` for the names.
 
     `values` (n_rows,): as `class_labels` returns them.
@@ -206,13 +207,14 @@ def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None
     `delta`: probability that a class of one record is released.
     `key`: sort key of the classes; None sorts them as they are.
     `unit_sizes` (n_rows,): as in `joint_histogram`.
+    `dtype`: name of the dtype of y, where the caller can take it for a quantity.
     Returns a sorted tuple: empty, with a UtilityWarning, where the noise hides every class.
     """
     observed = sorted(pd.unique(values).tolist(), key=key)
     counts = histogram(label_codes(values, observed), len(observed), unit_sizes)
     kept = release_names(observed, counts, noise_multiplier, delta, rng, neighboring)
     if not kept:
-        warn_user("the noise hides every class of y, so the model has a single class: declare classes=")
+        warn_user(hidden_classes("y", dtype))
     return tuple(kept)
 
 

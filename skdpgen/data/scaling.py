@@ -187,20 +187,22 @@ def _learn_bounds(X, noise_multiplier, rng, neighboring, unit_sizes=None):
     return lower, np.where(upper > lower, upper, lower + 1.0)
 
 
-def learn_norm_bound(norms, largest, noise_multiplier, rng, neighboring, *, count=None, unit_sizes=None):
+def learn_norm_bound(
+    norms, largest, noise_multiplier, rng, neighboring, *, count=None, unit_sizes=None, about_mean=False
+):
     """Release a bound that holds for about nine rows in ten: one histogram of norms on a public grid.
 
     `norms` (n_samples,): private.
     `largest`: public or released; norms above it count in the last cell.
     `count`: released number of rows; None takes the histogram's own sum.
-    `unit_sizes` (n_samples,): as in `joint_histogram`.
+    `unit_sizes` (n_samples,): as in `joint_histogram`. `about_mean`: see `bound_of_norms`.
     Returns: at most one cell above `largest`; ``largest / 2`` where the noise hides everything. Without noise, no row
         is clipped.
     """
     edges = norm_edges(largest, rng)
     counts = norm_histogram(norms, edges, unit_sizes)
     noisy = add_gaussian(counts, noise_multiplier, rng, neighboring)
-    return bound_of_norms(noisy, noise_multiplier * counts.sensitivity(neighboring), edges, largest, count)
+    return bound_of_norms(noisy, noise_multiplier * counts.sensitivity(neighboring), edges, largest, count, about_mean)
 
 
 def norm_edges(largest, rng):
@@ -211,11 +213,11 @@ def norm_edges(largest, rng):
     return largest * 2.0 ** ((np.arange(-_NORM_CELLS + 1, 1) + float(rng.random(1)[0])) * NORM_CELL)
 
 
-def bound_of_norms(noisy, sd, edges, largest, count=None):
+def bound_of_norms(noisy, sd, edges, largest, count=None, about_mean=False):
     """Return the norm that about nine rows in ten do not exceed, from their noisy histogram: post-processing.
 
     `noisy`: shape (n_edges + 1,). `sd`: of the noise on each count. `edges`: shape (n_edges,). `largest`, `count`: as
-    in `learn_norm_bound`.
+    in `learn_norm_bound`. `about_mean`: whether the norms are of rows less their released mean.
     """
     if sd == 0:
         return edges[min(np.flatnonzero(noisy)[-1], len(edges) - 1)]
@@ -226,9 +228,17 @@ def bound_of_norms(noisy, sd, edges, largest, count=None):
     # Where the noise of the cells above may be half of the rows, the bound could be far too small.
     above = np.flatnonzero((tail > (1 - _UNCLIPPED) * rows + noise) & (noise < 0.5 * rows))
     if not above.size:
-        warn_user(
-            "the noise hides the norms of the rows, so the fit uses half the largest possible norm: declare l2_bound="
-        )
+        if about_mean:
+            text = (
+                "the noise hides the norms of the rows about their mean, so the fit uses half the largest possible "
+                "norm: take more rows or a larger epsilon, or declare a smaller l2_bound= if the norms allow it"
+            )
+        else:
+            text = (
+                "the noise hides the norms of the rows, so the fit uses half the largest possible norm: declare "
+                "l2_bound="
+            )
+        warn_user(text)
         return largest / 2
     return edges[min(above[-1], len(edges) - 1)]
 

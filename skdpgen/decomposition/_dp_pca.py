@@ -36,6 +36,8 @@ from ..utils.validation import (
 _MEAN_SHARE = 0.1
 # Default: the distance to the mean is smaller than the norm.
 _RESIDUAL_BOUND = 0.85
+# Norms of the noise that the largest of all released variances has where the noise does not hide its component.
+_CLEAR = 1.5
 
 
 # ---- of released moments: post-processing, which costs nothing ------------------------------------------------------
@@ -372,8 +374,13 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LearnedRowsMixin,
         return sd * 2**0.5 * scaling.scale.max() * np.linalg.norm(scaling.scale)
 
     def _warn_of_noise(self, noise_norm):
-        """Warn, from released values alone, where the last component is noise; not where all of them are kept."""
-        least = self.explained_variance_[-1]
+        """Warn, from released values alone, where the last component is noise; where all are kept, the first one."""
+        least, most = self.explained_variance_[-1], self.explained_variance_[0]
+        if self.n_components is None and _CLEAR * noise_norm > most:
+            warn_user(
+                f"the noise of the released covariance ({noise_norm:.3g}) hides the components: the largest variance "
+                f"is {most:.3g}. Spend more epsilon, or declare bounds= (tight ones) and l2_bound=, if they are public"
+            )
         if self.n_components is not None and noise_norm > least:
             warn_user(
                 f"the noise of the released covariance ({noise_norm:.3g}) is above the variance of the last of the "

@@ -468,7 +468,7 @@ def class_norms(noisy, sd, edges, largest, count=None):
 
     `noisy` (n_classes, n_edges + 1): released. `sd`, `edges`, `largest`, `count`: see `bound_of_norms`.
     """
-    pooled = bound_of_norms(noisy.sum(axis=0), sd * len(noisy) ** 0.5, edges, largest, count)
+    pooled = bound_of_norms(noisy.sum(axis=0), sd * len(noisy) ** 0.5, edges, largest, count, about_mean=True)
     norms = np.append(edges, edges[-1] * 2**NORM_CELL) * 2 ** (-NORM_CELL / 2)
     if sd == 0:
         found = noisy / np.maximum(noisy.sum(axis=1, keepdims=True), 1.0)

@@ -18,7 +18,7 @@ from ..data.scores import Scores
 from ..mechanisms import Moments
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from .gaussians import class_latents
-from .product_mixture import ProductMixture, antithetic, root
+from .product_mixture import ProductMixture, antithetic, block_of_level, root
 
 # Support points of a class; fewer where all classes together would have more than the second number.
 _MOST_POINTS, _ALL_POINTS, _FEWEST_POINTS = 800, 1600, 100
@@ -82,7 +82,7 @@ class ScoreModel(ProductMixture):
         return cls(**{**own, "scores": Scores(**state["scores"])})
 
 
-def fit_scores(released, noise_sd, scores, rng, *, optional, n_components):
+def fit_scores(released, noise_sd, scores, rng, *, optional, n_components, empty=None):
     """Fit the model to released moments of the scores: post-processing.
 
     `released`: with a leading axis of classes.
@@ -91,6 +91,7 @@ def fit_scores(released, noise_sd, scores, rng, *, optional, n_components):
     `rng`: draws the support points.
     `optional` (n_columns_encoded,): levels that the data need not have: absent where their released share is below
         three standard deviations.
+    `empty` (n_columns_encoded,): levels that no row has, by another release.
     """
     counts = np.where(released.count > 3 * noise_sd / CLASS_COUNT_WEIGHT, released.count, 0.0)
     if not counts.any():  # the noise hides every class: all of them stay
@@ -114,6 +115,9 @@ def fit_scores(released, noise_sd, scores, rng, *, optional, n_components):
     # standard deviation of the share of a level, over all classes
     share_sd = mean_sd * len(present) ** 0.5 / divisor.sum() / scores.weights[scores.first]
     allowed = _present_levels(scores, mean, np.repeat(share_sd, scores.n_levels), optional)
+    if empty is not None:
+        block = block_of_level(scores.n_levels)
+        allowed = np.where(np.bincount(block, empty)[block] > 0, ~empty, allowed)
     scores = replace(scores, edges=_calibrated(scores, drawn + mean, shares, spread))
     return ScoreModel(scores.n_levels, counts, scores, mean, basis.T, spread, allowed, points)
 

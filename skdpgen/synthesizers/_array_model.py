@@ -65,6 +65,11 @@ _ROWS_APART = 3_000
 _ROWS_OF_PART = 1_000
 # Of the declared range of pixels: the means of images that have it rarely all lie so near to its lower end.
 _DARK = 0.01
+# And the mean share of it from which images are said to be bright: that of ink on white paper is about .85, that of
+# photographs about .5.
+_BRIGHT = 0.7
+# Share of the noise in the squares of a released mean image from which the noise hides it.
+_MOSTLY_NOISE = 0.5
 # Generators by their name in a release file.
 KINDS = {LinearGenerator: "linear", NetGenerator: "net", RefinedImages: "refined", ShiftedImages: "shifted"}
 # Of these, the ones that have a network.
@@ -196,6 +201,7 @@ def fit_array_model(rows, model, fit):
     if rows.image_shape is not None:
         gaussians = _release_contrast(rows, codec, model, gaussians, weight, fit)
         _point_out_dark_images(codec, gaussians.means)
+        _point_out_bright_images(codec, gaussians.means)
     if "cells" in fit.noise:
         gaussians = _release_sub_clusters(rows, codec, latents, gaussians, fit)
     if norms is not None:
@@ -254,6 +260,9 @@ def _release_moments(rows, codec, model, fit):
     longer = np.ones(classes) if norms is None else squares / norms.squares(clipped=True)
     released = released._replace(count=floored(released.count), second=longer[:, None, None] * released.second)
     noise_sds = longer * sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
+    if rows.image_shape is not None:
+        means = centers + released.sum / released.count[:, None]
+        _point_out_hidden_images(codec, means, released.count, noise_sds[1])
     return class_latents(released, centers, *noise_sds, _n_components(rows, model, centers.shape), squares), norms
 
 
@@ -287,7 +296,7 @@ def _release_norms(rows, codec, model, centers, count, fit):
         return norms.bound, norms
     known = rows.codes >= 0
     sizes = None if rows.unit_sizes is None else rows.unit_sizes[known]
-    return learn_norm_bound(private[known], largest, *how, count=count, unit_sizes=sizes), None
+    return learn_norm_bound(private[known], largest, *how, count=count, unit_sizes=sizes, about_mean=True), None
 
 
 def _release_contrast(rows, codec, model, gaussians, row_count, fit):
@@ -328,17 +337,51 @@ def _class_gaussians(codec, latents):
     return _Gaussians(space, latents.mixture, means, latents.residual_variance, latents.dither)
 
 
+def _point_out_hidden_images(codec, means, counts, sd):
+    """Warn, from released values and their known noise alone, of classes whose mean image is noise for the most part.
+
+    `means` (n_classes, d): released, encoded. `counts` (n_classes,): released. `sd`: of the noise on an entry of a sum.
+    """
+    n, decoder = codec.n_features, np.eye(means.shape[1]) if codec.lowpass is None else codec.lowpass
+    shares = codec.box.to_unit(means @ decoder.T)[:, :n]
+    noise = np.square(sd / counts) * np.square(decoder / codec.box.width[:, None])[:n].sum()
+    hidden = int(np.count_nonzero(np.square(shares).sum(axis=1) < noise / _MOSTLY_NOISE))
+    if hidden and not _are_dark(shares):
+        which = f"the images of {hidden} of {len(means)} classes" if len(means) > 1 else "the images"
+        warn_user(
+            f"the noise hides {which}: it is more than half of what their released means show. Take more rows or a "
+            "larger epsilon, or smaller images; declare bounds=, l2_bound= and classes=, if they are public"
+        )
+
+
 def _point_out_dark_images(codec, means):
     """Warn, from the released means of the classes alone, of images that use next to nothing of the declared range."""
     n = codec.n_features
-    shares = codec.box.to_unit(means)[:, :n]
-    if np.mean(shares < _DARK) > 1 - _DARK:
+    if _are_dark(codec.box.to_unit(means)[:, :n]):
         low, high = codec.scaling.lower[:n].min(), codec.scaling.upper[:n].max()
         warn_user(
             f"nearly all released means of pixels lie within {100 * _DARK:g} % of the lower end of "
             f"bounds=({low:g}, {high:g}): if the pixels have a smaller range, such as (0, 1), declare it as bounds=, "
             "because the contrast of images is released relative to it"
         )
+
+
+def _point_out_bright_images(codec, means):
+    """Warn, from the released means of the classes alone, of images whose norms are large as their background is."""
+    n = codec.n_features
+    share = float(codec.box.to_unit(means)[:, :n].mean())
+    if share > _BRIGHT and (codec.scaling.offset[:n] == codec.scaling.lower[:n]).all():
+        low, high = codec.scaling.lower[:n].min(), codec.scaling.upper[:n].max()
+        warn_user(
+            f"the released mean of all pixels is {share:.0%} of bounds=({low:g}, {high:g}): noise is added in proportion "
+            f"to the distance of images from {low:g}, so bright images have much more of it; fit {low + high:g} - X, and "
+            "subtract the samples likewise"
+        )
+
+
+def _are_dark(shares):
+    """Whether nearly all pixels of the released means, as shares of the declared range, are near its lower end."""
+    return np.mean(shares < _DARK) > 1 - _DARK
 
 
 def _scaled_by_norms(gaussians, latents, norms):

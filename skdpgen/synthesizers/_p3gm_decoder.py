@@ -53,16 +53,15 @@ def choose_decoder(parameters, rows):
     Raises InvalidInputError: "features" are asked for where rows are no images, or have no Gaussian of their own class.
     Raises ValueError: from `_refines`.
     """
-    given, possible = parameters["decoder"], _may_have_features(parameters, rows)
+    given, obstacle = parameters["decoder"], _obstacle_to_features(parameters, rows)
     asked = given == "features" or isinstance(given, ImageFeatures)
-    if asked and not possible:
-        raise InvalidInputError(
-            'decoder="features" needs image_shape=, no mixture, and with classes no prior="gaussian"'
-        )
+    if asked and obstacle:
+        name = "ImageFeatures()" if isinstance(given, ImageFeatures) else f'"{given}"'
+        raise InvalidInputError(f"decoder={name} {obstacle}")
     if isinstance(given, ImageFeatures) and given.upright and rows.bounds is None:
         raise InvalidInputError("ImageFeatures(upright=True) needs bounds=: the range of the pixels, such as (0, 255)")
     refines = _refines(parameters, rows)
-    usual = possible and suits_features(rows.image_shape) and (given == "auto" or refines)
+    usual = not obstacle and suits_features(rows.image_shape) and (given == "auto" or refines)
     if not (asked or usual):
         return refines, None
     return refines, given if isinstance(given, ImageFeatures) else ImageFeatures()
@@ -78,10 +77,23 @@ def decoder_settings(parameters, seed, refines):
     return DecoderSettings(training, Network.of(parameters, seed), parameters["likelihood"], warm, refines)
 
 
-def _may_have_features(parameters, rows):
-    """Whether rows are images, with a Gaussian of their own class; public."""
-    images, prior = not isinstance(rows, FrameRows) and rows.image_shape is not None, parameters["prior"]
-    return images and prior != "mixture" and (prior != "gaussian" or rows.labels is None)
+def _obstacle_to_features(parameters, rows):
+    """Why wavelet features cannot be released, and what to give: rows must be images, with a Gaussian of their class.
+
+    Public. Returns text that follows the name of the decoder, or None.
+    """
+    prior = parameters["prior"]
+    if isinstance(rows, FrameRows):
+        return (
+            "needs images, one in each row of an array: give X.to_numpy() in place of the DataFrame, and image_shape="
+        )
+    if rows.image_shape is None:
+        return "needs image_shape=, the height and the width of the images, such as (28, 28)"
+    if prior == "mixture":
+        return 'takes no mixture: leave out prior="mixture"'
+    if prior == "gaussian" and rows.labels is not None:
+        return 'needs a Gaussian of each class where y is given: leave out prior="gaussian", or y'
+    return None
 
 
 def _refines(parameters, rows):
@@ -98,7 +110,7 @@ def _refines(parameters, rows):
         kind, possible = TableRefinementModule, parameters["prior"] != "mixture"
     else:
         kind = ImageRefinementModule
-        possible = _may_have_features(parameters, rows) and parameters["likelihood"] != "gaussian"
+        possible = not _obstacle_to_features(parameters, rows) and parameters["likelihood"] != "gaussian"
     warm = parameters["warm_start_steps"] is not None
     if parameters["net"] is None:
         return possible and not warm

@@ -358,15 +358,15 @@ def _present_levels(model):
 
 
 def _mostly_missing(model):
-    """Names of the columns nearly all of whose values are missing, by released tables."""
+    """Names of the columns nearly all of whose values are missing, by released counts or tables."""
     latent, codec = getattr(model, "latent_model", None), model.codec
     if not isinstance(latent, TableModel) or model.mixture is not None or model.net is not None:
-        return set()
+        return set(codec.empty)
     weights = latent.class_counts / max(latent.class_counts.sum(), 1e-12)
     shares = sum(w * latent.mixture(k).mean(axis=0) for k, w in enumerate(weights) if w > 0)
     ends = np.cumsum(codec.n_levels) - 1  # where the missing values are
     columns = codec.encoder.schema_
-    return (
+    return set(codec.empty) | (
         {
             block.name
             for block, end in zip(codec.blocks, ends)

@@ -305,8 +305,11 @@ class Numeric:
 def step_range(low, high, step) -> tuple[float, float]:
     """Return how many steps the first and the last multiple of `step` within the bounds are from zero."""
     first, last = low / step, high / step
-    # 0.3 / 0.1 is a little less than 3
-    return float(math.ceil(first - 1e-9 * max(1.0, abs(first)))), float(math.floor(last + 1e-9 * max(1.0, abs(last))))
+
+    def error(number):  # 0.3 / 0.1 is a little less than 3; at most a part of a step
+        return min(1e-9 * max(1.0, abs(number)), 0.01)
+
+    return float(math.ceil(first - error(first))), float(math.floor(last + error(last)))
 
 
 def written_decimals(value) -> int:

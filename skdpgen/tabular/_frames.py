@@ -43,6 +43,10 @@ _WORDS = {
     "period": "periods: give it a dtype such as 'period[M]'",
     "complex": "complex numbers",
 }
+_INFINITE = (
+    "holds infinite values (inf): replace them by missing values, or by a bound that is known without the rows, before "
+    "the fit"
+)
 _SEVERAL = ", several values in a cell: make a column of each value, or one text of them"
 _CONTAINERS = {
     list | tuple: "lists" + _SEVERAL,
@@ -164,7 +168,7 @@ def numeric_values(series, column, on_invalid="clip"):
     absent = np.isnan(values)
     _check_missing(absent, column)
     if np.isinf(values).any():
-        _refuse(column, "holds infinite values (inf)")
+        _refuse(column, _INFINITE)
     if column.integer:
         rounded = np.rint(values)
         if on_invalid == "raise" and not np.array_equal(rounded, values, equal_nan=True):
@@ -341,7 +345,7 @@ def factorize(series, column):
     kind = pdt.infer_dtype(uniques, skipna=True)
     _check_family(uniques, column)
     if kind in _NUMBERS and not _finite(uniques):
-        _refuse(column, "holds infinite values (inf)")
+        _refuse(column, _INFINITE)
     if kind == "string" and not is_unicode(uniques):
         _refuse(column, "holds text that is no Unicode (lone surrogates)")
     if kind == "string" and holds_nul(uniques if isinstance(dtype, pd.CategoricalDtype) else series, uniques):

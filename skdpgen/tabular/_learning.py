@@ -9,7 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ..mechanisms import LARGEST, N_OCTAVE_CELLS, octave_edges, octave_ranges, outermost_bins, split_histogram
+from ..mechanisms import (
+    LARGEST,
+    N_OCTAVE_CELLS,
+    octave_edges,
+    octave_ranges,
+    outermost_bins,
+    selection_threshold,
+    split_histogram,
+)
 from ..mechanisms._selection import above_threshold, occupied_cells, widened, with_hidden_signs
 from ..utils.callers import warn_user
 from ..utils.categories import family
@@ -38,6 +46,8 @@ MAX_CATEGORIES = 200
 # Standard deviations of the noise by which the rows of a column exceed those of its learned categories, where a second
 # release looks for more of them.
 _HIDDEN_ABOVE = 3.0
+# The same by which the rows of a single year show in a column of dates.
+_YEAR_ABOVE = 4.0
 # A range is widened to zero where zero is this many times nearer than its far end.
 _GAP = 4
 # The year in which datetimes in nanoseconds begin.
@@ -177,12 +187,14 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
                 beyond.append(repr(name))
         learned.append(column)
         if not found:
-            nothing[column] = missing > _CLEAR * noise_sd / column_weights(column)[0]
+            absent = missing > _CLEAR * noise_sd / column_weights(column)[0]
+            absent = absent and not _shows_numbers(column, parts, noise_sd)
+            nothing[column] = _hidden_rows(column, noise_sd, delta, n_categorical, unit) if absent else None
     hidden = _hidden(shown, noise_sd)
     found = Unlearned() if unlearned is None else unlearned
-    for column, absent in nothing.items():
+    for column, hidden_rows in nothing.items():
         if not (again and column.name in hidden):
-            found.add(column, absent)
+            found.add(column, hidden_rows)
     if unlearned is None:
         found.warn()
     _warn_of_the_end(beyond)
@@ -381,25 +393,61 @@ def _year_bounds(column, outermost):
 
 
 # ---- what the noise hides -------------------------------------------------------------------------------------------
+def _shows_numbers(column, parts, noise_sd):
+    """Whether the counts of signs show that a column has numbers, also where each octave has too few of them."""
+    return isinstance(column, Numeric) and parts[1].sum() > _sure_sum(column, noise_sd)
+
+
+def _sure_sum(column, noise_sd):
+    return _HIDDEN_ABOVE * math.sqrt(2) * noise_sd / column_weights(column)[1]
+
+
+def _hidden_rows(column, noise_sd, delta, n_categorical, unit):
+    """Rows that the noise hides about as often as not: those with a number, or of one category or year; public."""
+    if noise_sd == 0:
+        return 1.0
+    if isinstance(column, Numeric):
+        return _sure_sum(column, noise_sd)
+    if isinstance(column, Categorical):
+        return selection_threshold(noise_sd, delta, n_categorical, unit)
+    return _YEAR_ABOVE * noise_sd / column_weights(column)[0]
+
+
 class Unlearned:
     """Columns of which the noise hides the bounds or all categories, by released counts alone: for one warning.
 
     `expects_categories`, `expects_relations`: False where a warning before the charge, by public facts, has said that
     the noise hides them.
+    `constructed`: columns that constraints construct from others, which decide about their missing values.
+    `targets`: columns that the model is conditional on.
     """
 
     def __init__(self):
-        self._columns, self._missing = {}, set()
+        self._columns, self._missing, self.constructed, self.targets = {}, {}, (), ()
         self.expects_categories = self.expects_relations = True
 
     def __bool__(self):
         return bool(self._columns)
 
-    def add(self, column, absent):
-        """Note a column; `absent` says that the released counts clearly show missing values, beside nothing else."""
-        if absent or self.expects_categories or not isinstance(column, Categorical):
+    def add(self, column, hidden_rows):
+        """Note a column.
+
+        `hidden_rows`: where the released counts clearly show missing values, and nothing else: the number of rows with
+            values that the noise may hide. Else None.
+        """
+        if hidden_rows is not None or self.expects_categories or not isinstance(column, Categorical):
             self._columns[column.name] = column
-        self._missing |= {column.name} if absent else set()
+        if hidden_rows is not None:
+            self._missing[column.name] = hidden_rows
+
+    @property
+    def empty(self):
+        """Names of the columns of numbers and dates of which the released counts show missing values alone.
+
+        Of categories, the tables say how many rows have a value that is not among the released ones.
+        """
+        columns = (self._columns[name] for name in self._missing if name not in self.constructed)
+        return tuple(c.name for c in columns if not isinstance(c, Categorical) and c.missing)
 
     def warn(self, also=None):
         """Warn of them, and of what `also` says."""
@@ -409,6 +457,9 @@ class Unlearned:
     def _texts(self):
         """What is lost, in words, and what to do about it."""
         hidden = [name for name in self._columns if name not in self._missing]
+        for name in (name for name in hidden if name in self.targets):
+            yield hidden_classes(repr(name), self._columns[name].dtype, len(self.targets))
+        hidden = [name for name in hidden if name not in self.targets]
         if hidden:
             texts = [repr(name) for name in hidden if isinstance(self._columns[name], Categorical)]
             yield (
@@ -416,18 +467,35 @@ class Unlearned:
                 f"{', '.join(map(repr, hidden))}: declare them, if they are public"
                 + (
                     f". In {', '.join(texts)} no value is shared by enough rows: drop a column of unique values (ids, "
-                    "free text), which cannot be released privately; for a target, declare classes=, or for a quantity "
-                    'of whole numbers, set target_type="numeric"'
+                    "free text), which cannot be released privately"
                     if texts
                     else ""
                 )
             )
         if self._missing:
             absent = [repr(name) for name in self._columns if name in self._missing]
+            numbers = "; numbers and dates are missing in all synthetic rows" if self.empty else ""
             yield (
                 f"of {', '.join(absent)} the released counts show missing values and nothing else: drop the column if "
-                "all its values are missing, else declare its bounds or categories, if they are public"
+                "all its values are missing, else declare its bounds or categories, if they are public. Values of "
+                f"fewer than {max(self._missing.values()):.0f} rows cannot be distinguished from noise here{numbers}"
             )
+
+
+def hidden_classes(name, dtype, n_targets=1):
+    """What is lost where the noise hides every class of a target, and what to do about it.
+
+    `dtype`: name of that of the target; None where it can be no quantity.
+    """
+    quantity, one = "", "declare classes=" if n_targets == 1 else "declare their classes in the schema"
+    if dtype is not None and pd.api.types.is_integer_dtype(output_dtype(dtype)):
+        quantity = (
+            'Whole numbers are taken for classes: if they are a quantity, fit again with target_type="numeric", or '
+            "give them as floats; else "
+        )
+    return (
+        f"the noise hides every class of {name}, so the model has a single class. {quantity}{one}, if they are public"
+    )
 
 
 def _warn_of_the_end(beyond):

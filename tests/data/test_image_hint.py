@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_digits
 
 from skdpgen import (
     DP2VAESynthesizer,
@@ -182,3 +184,34 @@ def test_the_values_of_a_list_do_not_decide_whether_its_pixels_are_pointed_out()
     for first in (1, 0.5):
         rows[0][0] = first
         assert not warnings_of(lambda: model.plan(rows), "clips each pixel")
+
+
+@pytest.mark.parametrize("make", [P3GMSynthesizer, MomentSynthesizer])
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_images_that_the_noise_hides_are_said_by_their_released_means_and_their_known_noise(make):
+    X, y = load_digits(return_X_y=True)
+    public = {"bounds": (0, 16), "l2_bound": 7.0, "classes": range(10), "image_shape": (8, 8)}
+    few, all_ = (
+        warnings_of(lambda n=n: make(3.0, **public).fit(X[:n], y[:n]), "hides the images") for n in (100, 1797)
+    )
+    (text,) = few
+    assert re.match(r"the noise hides the images of \d+ of 10 classes: ", text)
+    assert "Take more rows or a larger epsilon" in text
+    assert not all_
+    (text,) = warnings_of(
+        lambda: make(0.1, bounds=(0, 16), l2_bound=7.0, image_shape=(8, 8)).fit(X[:60]), "the images:"
+    )
+    assert text.startswith("the noise hides the images: ")
+    assert not warnings_of(lambda: make(np.inf, **public).fit(X[:100], y[:100]), "hides the images")
+
+
+@pytest.mark.parametrize("make", [P3GMSynthesizer, MomentSynthesizer])
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_images_on_a_bright_background_are_said_to_have_large_norms(make):
+    X, y = load_digits(return_X_y=True)
+    X = np.pad(X.reshape(-1, 8, 8), [(0, 0), (2, 2), (2, 2)]).reshape(len(X), -1)  # with a margin, as on paper
+    public = {"bounds": (0, 16), "classes": range(10), "image_shape": (12, 12)}
+    (text,) = warnings_of(lambda: make(3.0, **public).fit(16 - X, y), "bright images")
+    assert re.match(r"the released mean of all pixels is \d\d% of bounds=\(0, 16\): ", text)
+    assert text.endswith("fit 16 - X, and subtract the samples likewise")
+    assert not warnings_of(lambda: make(3.0, **public).fit(X, y), "bright images")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from _short_fits import short_postprocessing
 from _watched import Queries
 
-from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit
+from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, load
 from skdpgen.data.frames import FrameRows
 from skdpgen.data.sources import MemorySource
 from skdpgen.exceptions import UtilityWarning
@@ -238,3 +239,48 @@ def test_columns_of_missing_values_alone_are_named_by_released_counts():
     with pytest.warns(UtilityWarning) as said:  # 150 missing values are within the noise
         MomentSynthesizer(0.05).fit(_few().assign(empty=np.nan))
     assert not [w for w in said if "missing values" in str(w.message)]
+
+
+@pytest.mark.parametrize("make", [MomentSynthesizer, P3GMSynthesizer, DPMERFSynthesizer])
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_columns_of_which_the_counts_show_missing_values_alone_are_missing_in_every_synthetic_row(make, tmp_path):
+    n = 2_000
+    frame = codes(n)[["sex", "age"]].assign(empty=np.nan, never=pd.Series([pd.NaT] * n))
+    options = {"steps": 50, "n_frequencies": 100} if make is DPMERFSynthesizer else {}
+    synth = make(1.0, **options).fit(frame)
+    assert synth.model_.codec.empty == ("empty", "never")
+    synth.save(tmp_path / "model.safetensors")
+    for model in (synth, load(tmp_path / "model.safetensors")):
+        rows = model.sample(2_000)
+        assert rows[["empty", "never"]].isna().all(axis=None)
+        assert rows["age"].notna().mean() > 0.9
+        assert {c.name for c in model.summary_.columns if "missing" in c.ends} == {"empty", "never"}
+    if make is not DPMERFSynthesizer:
+        codec, latent = synth.model_.codec, synth.model_.latent_model
+        assert not latent.present[codec.empty_levels].any()
+        assert (latent.decode(np.zeros((1, synth.model_.n_latent)))[:, codec.empty_levels] < 1e-6).all()
+
+
+def test_the_warning_of_missing_values_alone_says_how_many_rows_with_values_the_noise_hides():
+    rng, n = np.random.default_rng(0), 20_000
+    few = pd.DataFrame({"sex": codes(n)["sex"], "few": np.where(np.arange(n) < 40, rng.normal(0, 1e3, n), np.nan)})
+    with pytest.warns(
+        UtilityWarning, match=r"Values of fewer than \d+ rows cannot be distinguished from noise here"
+    ) as said:
+        synth = MomentSynthesizer(1.0).fit(few)
+    (text,) = [str(w.message) for w in said if "nothing else" in str(w.message)]
+    hidden = float(re.search(r"than (\d+) rows", text)[1])
+    assert 40 < hidden < 400
+    assert synth.model_.codec.empty == ("few",)
+
+
+def test_a_column_whose_numbers_only_the_counts_of_signs_show_is_no_column_of_missing_values():
+    frame = pd.DataFrame({"few": [np.nan, np.nan]})
+    histogram = schema_histogram(frame, Schema.from_kinds(frame))
+    counts = 5_000.0 * histogram.bounded_sum.value  # 10,000 missing values
+    (missing,) = np.flatnonzero(counts)
+    for positive, text in ((0, "missing values and nothing else"), (200, "too few rows or too little budget")):
+        counts[missing + 2] = positive  # after the cell of missing values, those of signs
+        with pytest.warns(UtilityWarning, match=text):
+            learned = schema_from_histogram(counts, histogram, 10.0, 1e-6)
+        assert learned["few"].bounds == learning.DEFAULT_BOUNDS["numeric"]

@@ -123,6 +123,12 @@ def test_components_that_noise_hides_are_said_to_be_noise():
         DPPCA(2, epsilon=0.1, bounds=(-9, 9)).fit(_wide(100))
 
 
+def test_all_components_are_said_to_be_noise_where_the_noise_hides_the_first_one():
+    with pytest.warns(UtilityWarning, match="hides the components: the largest variance is"), seeded_noise(quiet=True):
+        DPPCA(epsilon=0.1, bounds=(-9, 9), l2_bound=1.0).fit(_wide(100))
+    DPPCA(epsilon=3.0, bounds=(-9, 9), l2_bound=1.0).fit(_wide(5000))  # without a warning
+
+
 @pytest.mark.parametrize(
     ("parameters", "X", "message"),
     [

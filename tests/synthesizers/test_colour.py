@@ -146,6 +146,7 @@ def test_channels_by_themselves_do_not(patches):
 
 # ---- one channel ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("made", [P3GMSynthesizer, MomentSynthesizer])
+@pytest.mark.filterwarnings("ignore:the noise hides the images::")  # there are few of them
 @pytest.mark.usefixtures("short_fits")
 def test_one_channel_is_the_same_with_and_without_its_size(made):
     X, y = load_digits(return_X_y=True)

@@ -520,20 +520,29 @@ def test_images_without_labels_and_in_colour_have_features(few, rng):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "data"),
+    ("parameters", "data", "message"),
     [
-        ({"image_shape": None}, "array"),
-        ({"prior": "mixture"}, "array"),
-        ({"prior": "gaussian"}, "array"),
-        ({"image_shape": None, "bounds": None, "l2_bound": None, "classes": None}, "frame"),
+        ({"image_shape": None}, "array", '"features" needs image_shape='),
+        (
+            {"image_shape": None, "decoder": ImageFeatures(upright=True)},
+            "array",
+            r"ImageFeatures\(\) needs image_shape=",
+        ),
+        ({"prior": "mixture"}, "array", 'takes no mixture: leave out prior="mixture"'),
+        ({"prior": "gaussian"}, "array", 'leave out prior="gaussian", or y'),
+        ({"image_shape": None, "bounds": None, "l2_bound": None, "classes": None}, "frame", "give X.to_numpy"),
     ],
 )
-def test_features_of_what_is_no_image_are_refused_before_the_charge(digits, parameters, data):
+def test_features_of_what_is_no_image_are_refused_before_the_charge_with_what_to_give(
+    digits, parameters, data, message
+):
     X, y = digits if data == "array" else (pd.DataFrame({"a": np.arange(9.0)}), None)
     accountant = PrivacyAccountant(1.0, 1e-5)
-    synth = make_flat(P3GMSynthesizer, None, accountant=accountant, decoder="features", **{**DIGITS, **parameters})
-    with pytest.raises(InvalidInputError, match='decoder="features" needs image_shape'):
+    parameters = {"decoder": "features", **DIGITS, **parameters}
+    synth = make_flat(P3GMSynthesizer, None, accountant=accountant, **parameters)
+    with pytest.raises(InvalidInputError, match=message) as raised:
         synth.fit(X, y)
+    assert str(raised.value).count("image_shape") <= 1
     assert not accountant.charges
 
 

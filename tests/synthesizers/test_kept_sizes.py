@@ -91,6 +91,23 @@ def test_the_warning_of_classes_of_whole_numbers_says_how_to_take_them_for_a_qua
         assert ('quantity, and no classes, give target_type="numeric" (--set target_type=numeric)' in said) == wanted
 
 
+@pytest.mark.parametrize("kind", ["frame", "array"])
+@pytest.mark.parametrize("make", [MomentSynthesizer, P3GMSynthesizer])
+def test_a_fit_whose_noise_hides_every_class_leads_with_this_and_with_what_to_do_about_whole_numbers(make, kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1_500, 3))
+    X = pd.DataFrame(X, columns=list("abc")) if kind == "frame" else X
+    for y, quantity in ((np.arange(1_500), True), (np.arange(1_500).astype(str), False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UtilityWarning)
+            make(3.0).fit(X, y)
+        said = next(str(w.message) for w in caught if "hides every class" in str(w.message))
+        name = "'target'" if kind == "frame" else "y"
+        assert said.startswith(f"the noise hides every class of {name}, so the model has a single class")
+        assert ('if they are a quantity, fit again with target_type="numeric"' in said) == quantity
+        assert "declare classes=" in said
+
+
 def test_the_warning_of_classes_depends_on_no_row():
     said = []
     for frame in (_frame(), _frame(300, rare=0.5), _frame().assign(ill="no")):

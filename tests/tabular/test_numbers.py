@@ -20,6 +20,7 @@ from skdpgen.tabular import (
 )
 from skdpgen.tabular import _learning as learning
 from skdpgen.tabular._binning import Binning, fine_grid, is_uneven
+from skdpgen.tabular._frames import restore
 
 RNG = np.random.default_rng(0)
 
@@ -32,6 +33,15 @@ def binned(values, column, sd=5.0, seed=0, **options):
     binnings = bins_from_histogram(counts + rng.normal(0, sd, len(counts)), schema, sd, 16, **options)
     encoder = TableEncoder(schema, binnings=binnings).fit()
     return encoder.decode(encoder.codes(frame), rng=rng)[column.name]
+
+
+def test_no_number_of_many_steps_is_beyond_its_bounds():
+    end = 2.0**48 - 1
+    for step in (1, 0.1):
+        column = Numeric("x", (-end * step, end * step), step=step)
+        values = restore(np.array([-np.inf, 0.0, np.inf]), column)
+        assert values.tolist() == pytest.approx([-end * step, 0.0, end * step], abs=step)
+    assert restore(np.array([-np.inf, np.inf]), Numeric("x", (-end, end), step=1)).tolist() == [-end, end]
 
 
 @pytest.mark.parametrize(
