@@ -117,14 +117,60 @@ def test_schema_prints_its_suggestions_as_one_command_and_the_commands_that_foll
     said = capsys.readouterr().err
     assert "in one command" not in said
     fit = re.search(r"skdpgen (synthesize rows\.csv .*)", said)[1]
-    shared = "--schema s.json --target sick --drop wave,remark"
+    shared = "--schema s.json --target sick --unit person --drop wave,remark"
     assert fit == f"synthesize rows.csv {shared} --epsilon 1 --output synthetic.csv --card card.json"
     assert f"skdpgen report rows.csv synthetic.csv {shared} --card card.json" in said
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert main(shlex.split(fit)) == 0
     made = pd.read_csv("synthetic.csv", sep=";")
-    assert list(made) == ["case", "pay", "iban", "zip", "sick", "person"]
+    assert list(made) == ["case", "pay", "iban", "zip", "sick"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_printed_commands_have_what_the_messages_above_them_recommend(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 2000
+    codes = [f"{letter}{k:02d}.{j}" for letter in "ABEI" for k in range(12) for j in range(4)]
+    person = np.sort(rng.integers(0, 900, n))
+    frame = pd.DataFrame({"Patient_ID": [f"P{k:04d}" for k in person], "ICD": rng.choice(codes, n)})
+    frame["visit"] = frame.groupby("Patient_ID").cumcount() + 1
+    frame["pay"], frame["empty"] = rng.random(n).round(3), "x"
+    frame.to_csv("visits.csv", index=False)
+    assert main(["schema", "visits.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "--hierarchy ICD=1,3: groups of codes" in said
+    assert "For fresh keys" not in said  # of Patient_ID: it would tear the rows of a person apart
+    command = re.search("all of these suggestions in one command, .*: skdpgen (schema .*)", said)[1]
+    options = "--number-in-unit visit --drop empty --hierarchy ICD=1,3 --output s.json"
+    assert command == f"schema visits.csv {options}"
+    for _ in range(2):  # the command that is suggested suggests nothing further
+        assert "--unit Patient_ID in the next commands is for a person who may have several rows" in said
+        fit, report = (shlex.split(line)[1:] for line in said.splitlines()[-2:])
+        assert fit[fit.index("--unit") + 1] == report[report.index("--unit") + 1] == "Patient_ID"
+        assert main(shlex.split(command)) == 0
+        said = capsys.readouterr().err
+        assert "in one command" not in said
+    schema = Schema.load("s.json")
+    assert schema["ICD"].hierarchy == (1, 3)
+    assert schema["visit"].within_unit
+    assert main([*fit, "--card", "card.json"]) == 0
+    assert list(pd.read_csv("synthetic.csv")) == ["ICD", "visit", "pay"]
+    assert "all rows of one Patient_ID" in capsys.readouterr().out
+    assert main(report) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("ICD", "must be COLUMN=N"),
+        ("ICD=a", "got ICD=a"),
+        ("age=1", "'age' is no column of text"),
+        ("ill=0", "least 1"),
+    ],
+)
+def test_a_hierarchy_that_is_none_is_refused(keyed, capsys, given, said):
+    assert said in refused(capsys, "schema", "keyed.csv", "--categorical", "ill", "--hierarchy", given)
 
 
 def test_schema_points_to_codes_whose_first_characters_may_be_groups(tmp_path, monkeypatch, capsys):

@@ -47,6 +47,12 @@ def add(command):
         ("--categorical", "categorical although their values are numbers, such as codes"),
     ):
         add_repeated(command, f"{option} A,B", f"columns that are {what}")
+    add_repeated(
+        command,
+        "--hierarchy COLUMN=N,M",
+        "codes whose first N, and first M, characters are groups, as in ICD-10: groups are learned where single codes "
+        "are too rare",
+    )
     add_dropping(command)
     command.add_argument(
         "--no-questions",
@@ -91,8 +97,7 @@ def run(arguments):
         if output and arguments.output is None:
             output = _new_file(output, terminal, arguments.input)
     schema = replace(declare_public(schema, frame, public), notation=declared_notation(notation))
-    if terminal is None:
-        _say_what_to_do(arguments, schema, frame)
+    units = _say_what_to_do(arguments, schema, frame) if terminal is None else []
     if output:
         schema.save(output)
         print(f"schema of {len(schema)} columns written to {output}")
@@ -101,7 +106,8 @@ def run(arguments):
     if terminal is not None:
         _say_what_comes_next(arguments, output or _OUTPUT, answers.target, answers.unit, left_out)
     elif output:
-        _say_what_comes_next(arguments, output, arguments.target, None, left_out)
+        _say_for_whom(units)
+        _say_what_comes_next(arguments, output, arguments.target, next(iter(units), None), left_out)
 
 
 def _refusal(arguments, notation, left_out):
@@ -132,43 +138,49 @@ def _new_file(path, terminal, source):
 
 
 def _say_what_to_do(arguments, schema, frame):
+    """Say what to check and what the rows suggest; return the columns of persons that may have several rows."""
     from ..tabular import Identifier
-    from ._hints import likely_units
+    from ._hints import code_systems, likely_units
 
     say(
         "the schema declares the names and kinds of the columns as public. Check them. Replace null by bounds "
         'or categories that are public knowledge, such as [0, 120], ["2020-01-01", "2024-12-31"] or ["yes", "no"]; '
         'what stays null is learned, and charged. Set "missing" to false for a column that cannot have missing values'
     )
-    found = _point_out(arguments, schema)
-    known = [name for name in frame.columns if isinstance(schema[name], Identifier) and schema[name].within_unit]
-    _point_out_values(frame.drop(columns=known))
     modelled = frame.drop(columns=[name for name in frame.columns if isinstance(schema[name], Identifier)])
-    for option, names in _point_out_columns(modelled).items():
+    units = [name for name in likely_units(modelled) if name != arguments.target]
+    found = _point_out(arguments, schema, units)
+    found["number_in_unit"] += _point_out_values(modelled, units)
+    settled = [name for name in modelled.columns if getattr(schema[name], "hierarchy", None) is not None]
+    hierarchies = code_systems(modelled.drop(columns=[*settled, *units]))
+    for option, names in _point_out_columns(modelled, units, hierarchies).items():
         found[option] += names
-    _say_in_one_command(arguments, found, likely_units(modelled))
+    _say_in_one_command(arguments, found, units, hierarchies)
     if schema.notation is not None:
         say(
             f"the schema stores how the file is written ({_notation(arguments).strip()}): synthesize and "
             "report need no such options with this schema, and synthetic rows are written in the same way"
         )
+    return units
 
 
-def _say_in_one_command(arguments, found, units):
+def _say_in_one_command(arguments, found, units, hierarchies):
     """Print the command that takes all that was suggested, and what was asked of this one.
 
     `found`: names by option; the first option that has a name takes it. `units`: stay as they are, for ``--unit``.
+    `hierarchies`: numbers of first characters, by column.
     """
     taken, given = list(units), {}
     for option, names in found.items():
         given[option] = [name for name in dict.fromkeys(names) if name not in taken and name != arguments.target]
         taken += given[option]
-    if not any(given.values()):
+    groups = [f"{name}={_comma(lengths)}" for name, lengths in hierarchies.items() if name not in taken]
+    if not any(given.values()) and not groups:
         return
-    asked = {"id": arguments.id, "categorical": arguments.categorical, "drop": arguments.drop}
-    text = options(public=arguments.public, target=arguments.target, number_in_unit=arguments.number_in_unit)
+    text = options(public=arguments.public, target=arguments.target)
     for option, names in given.items():
-        text += options(**{option: [*asked[option], *([_comma(names)] if names else [])]})
+        text += options(**{option: [*getattr(arguments, option), *([_comma(names)] if names else [])]})
+    text += options(hierarchy=[*arguments.hierarchy, *groups])
     text += " --no-questions" * arguments.no_questions + options(output=arguments.output)
     say(
         "all of these suggestions in one command, from which you can take out what is wrong: skdpgen schema "
@@ -189,6 +201,19 @@ def _notation(arguments, *, dates=False):
         skip_lines=arguments.skip_lines,
     )
     return text + (" --header" if arguments.header else "")
+
+
+def _say_for_whom(units):
+    """Say what --unit in the next commands is for: the rows suggest it, and nobody has answered for it."""
+    if not units:
+        return
+    unit, *others = units
+    other = f" (or name {' or '.join(others)} in its place)" if others else ""
+    say(
+        f"--unit {shlex.quote(unit)} in the next commands{other} is for a person who may have several rows: the "
+        f"guarantee is then for all rows of one {unit}. Without it the guarantee is for one row, and {unit} is learned "
+        "as any other column: if each person has one row, leave out both"
+    )
 
 
 def _say_what_comes_next(arguments, schema, target, unit, left_out):
@@ -225,9 +250,29 @@ def _settled(arguments, frame):
         if twice := [name for name in named[one] if name in named[other]]:
             raise ValueError(f"{twice[0]!r} is named by {one} and by {other}: give one of them")
     schema = Schema.from_kinds(frame.drop(columns=[*keys, *numbers]), categorical=codes)
+    schema = schema.replace(*_with_hierarchies(schema, arguments.hierarchy))
     made = {name: identifier_of(name, frame[name].dtype, patterns[name]) for name in keys}
     made |= {name: replace(identifier_of(name, frame[name].dtype), within_unit=True) for name in numbers}
     return Schema(made[name] if name in made else schema[name] for name in names)
+
+
+def _with_hierarchies(schema, texts):
+    """Return the columns to which ``--hierarchy`` gives groups of categories."""
+    from ..tabular import Categorical
+
+    changed = []
+    for text in texts:
+        name, equals, lengths = text.rpartition("=")
+        if not equals or not all(length.isdecimal() for length in lengths.split(",")):
+            raise ValueError(f"--hierarchy must be COLUMN=N or COLUMN=N,M, numbers of first characters; got {text}")
+        if name not in schema or not isinstance(schema[name], Categorical):
+            texts_of = [str(column.name) for column in schema.columns if isinstance(column, Categorical)]
+            raise ValueError(
+                f"--hierarchy: {name!r} is no column of text or of --categorical codes; these are "
+                f"{', '.join(texts_of) or 'none'}"
+            )
+        changed.append(replace(schema[name], hierarchy=tuple(map(int, lengths.split(",")))))
+    return changed
 
 
 def _patterns(texts, known):
@@ -240,8 +285,10 @@ def _patterns(texts, known):
     return found
 
 
-def _point_out(arguments, schema):
+def _point_out(arguments, schema, units):
     """Say which columns may be identifiers or codes, by names and dtypes alone, and the command that settles it.
+
+    `units`: columns of persons with several rows, of which something else is said.
 
     Returns: their names by option, a dict.
     """
@@ -256,7 +303,7 @@ def _point_out(arguments, schema):
             f"names, addresses or the like, by the names of the columns: {', '.join(persons)}. If they "
             f"identify persons, leave them out: {again} --drop {listed}; or for fresh keys: --id {listed}"
         )
-    if keys := [name for name in likely_identifiers(schema) if name not in persons]:
+    if keys := [name for name in likely_identifiers(schema) if name not in (*persons, *units)]:
         listed = shlex.quote(",".join(keys))
         say(
             f"identifiers, by their names: {', '.join(keys)}. For fresh keys: {again} --id {listed}; without "
@@ -269,24 +316,27 @@ def _point_out(arguments, schema):
             f"{shlex.quote(','.join(codes))}"
         )
     whole = [column for column in schema.columns if isinstance(column, Numeric) and column.integer]
-    whole = [column.name for column in whole if not column.complete and column.name not in (*keys, *persons, *codes)]
+    settled = (*keys, *persons, *codes, *units)
+    whole = [column.name for column in whole if not column.complete and column.name not in settled]
     if whole:
         say(
             f"whole numbers, which are taken for quantities: {', '.join(map(str, whole))}. If one of them is "
             "a code or a class, name it by --categorical, or --target"
         )
-    return {"id": keys, "categorical": codes, "drop": persons}
+    return {"number_in_unit": [], "id": keys, "categorical": codes, "drop": persons}
 
 
-def _point_out_values(frame):
-    """Say what the rows suggest, without a value of them: for the data holder alone."""
-    from ._hints import UNIT_HINT, codes_of_missing_values, likely_units, row_numbers
+def _point_out_values(frame, units):
+    """Say what the rows suggest, without a value of them: for the data holder alone.
 
-    units = likely_units(frame)
+    Returns: the columns that number the rows of a person.
+    """
+    from ._hints import UNIT_HINT, codes_of_missing_values, row_numbers
+
     likely = f". Likely columns, by their names and repeated values: {', '.join(units)}" if units else ""
     unit = shlex.quote(units[0]) if units else "COLUMN"
     say(f"{UNIT_HINT}: skdpgen synthesize --unit {unit}, the column of their identifiers{likely}")
-    if units and (numbers := row_numbers(frame, units[0])):
+    if numbers := row_numbers(frame, units[0]) if units else []:
         say(
             f"numbers of the rows of one {units[0]}, from 1: {', '.join(numbers)}. If the rows of synthetic "
             f"persons are to be numbered in the same way: --number-in-unit {shlex.quote(','.join(numbers))}"
@@ -295,18 +345,21 @@ def _point_out_values(frame):
         say(
             f"numbers such as -9, -99 or 999, apart from all others: {', '.join(map(str, marked))}. If they "
             "stand for a missing value, give each as --missing NUMBER. Synthetic rows are written with the first TEXT "
-            "of --missing: with --missing '' before the numbers, with empty fields"
+            "of --missing: with --missing '' before the numbers, with empty fields. The commands below lack these "
+            "options, because a number of --missing is a missing value in all columns"
         )
+    return numbers
 
 
-def _point_out_columns(frame):
+def _point_out_columns(frame, units, hierarchies):
     """Say which columns tell nothing, or follow from others: for the data holder alone.
 
+    `hierarchies`: of `code_systems`.
     Returns: the columns to leave out and to make keys, a dict by option.
     """
-    from ._hints import code_systems, constants, copies, free_texts, lacking_times, likely_keys, likely_units, nested
+    from ._hints import constants, copies, free_texts, lacking_times, likely_keys, nested
 
-    said, units = [], likely_units(frame)
+    said = []
     left_out = constants(frame)
     if names := left_out:
         said.append(
@@ -339,11 +392,12 @@ def _point_out_columns(frame):
             f"columns that follow from others, as a region from a district: {follow}. If that is public knowledge, "
             f"keep it in all synthetic rows: skdpgen synthesize {options}"
         )
-    for name, lengths in code_systems(frame).items():
+    for name, lengths in hierarchies.items():
+        option = shlex.quote(f"{name}={_comma(lengths)}")
         said.append(
             f"many codes, by their form: {name}. If codes with the same first characters belong together, as in "
-            f'ICD-10, add "hierarchy": {lengths} to this column of the schema file: groups of codes are then learned '
-            "where single codes are too rare"
+            f'ICD-10, add "hierarchy": {lengths} to this column of the schema file, or give --hierarchy '
+            f"{option}: groups of codes are then learned where single codes are too rare"
         )
     days, hours = lacking_times(frame)
     if days:
