@@ -263,6 +263,55 @@ def test_a_code_of_missing_values_is_apart_from_all_other_numbers(values, codes)
     assert codes_of_missing_values(pd.Series(values)) == codes
 
 
+@pytest.mark.parametrize("sign", ["<", ">"])
+def test_a_limit_of_measurement_is_to_be_declared_as_a_bound_where_its_rows_keep_their_share(
+    tmp_path, monkeypatch, capsys, sign
+):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 4000
+    crp, limit = np.exp(rng.normal(2, 1, n)).round(1), 5.0
+    beyond = crp < limit if sign == "<" else crp > limit
+    crp = pd.Series(crp).map("{:.1f}".format).str.replace(".", ",")
+    pd.DataFrame({"crp": crp.mask(beyond, f"{sign}5"), "age": rng.integers(0, 90, n)}).to_csv("a.csv", index=False)
+    given = ["schema", "a.csv", "--decimal", ",", "--sign", sign, "--output", "s.json"]
+    assert main(given) == 0
+    said = re.search("(results beyond .*): skdpgen (schema .*)", capsys.readouterr().err)
+    assert "which is read as 5: crp. Declare the limit as a bound of the column" in said[1]
+    assert said[2] == f"schema a.csv --decimal , --sign '{sign}' --bounds crp=LOW..HIGH"
+    assert "with two numbers; got crp=LOW..HIGH" in refused(capsys, *shlex.split(said[2]))
+    bounds = "crp=5,0..500" if sign == "<" else "crp=0..5,0"
+    assert main([*given, "--bounds", bounds]) == 0
+    assert "beyond a limit" not in capsys.readouterr().err
+    assert Schema.load("s.json")["crp"].bounds == ((5, 500) if sign == "<" else (0, 5))
+    assert main(["synthesize", "a.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]) == 0
+    drawn = pd.read_csv("out.csv", decimal=",")["crp"]
+    assert (drawn == limit).mean() == pytest.approx(beyond.mean(), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("age", "must be COLUMN=LOW..HIGH; got age"),
+        ("age=5", "must be COLUMN=LOW..HIGH"),
+        ("age=old..5", "two numbers"),
+        ("ill=0..1", "'ill' is no column of numbers or dates; these are age"),
+        ("age=9..3", "bounds"),
+    ],
+)
+def test_bounds_that_are_none_are_refused(keyed, capsys, given, said):
+    assert said in refused(capsys, "schema", "keyed.csv", "--categorical", "ill", "--bounds", given)
+
+
+def test_bounds_of_dates_are_in_iso_8601_or_as_the_column_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    days = pd.date_range("2020-01-01", periods=60)
+    pd.DataFrame({"seen": days.strftime("%d.%m.%Y"), "day": days.strftime("%Y-%m-%d")}).to_csv("a.csv", index=False)
+    bounds = ["--bounds", "seen=01.01.2020..31.12.2020", "--bounds", "day=2020-01-01..2020-12-31"]
+    assert main(["schema", "a.csv", "--dates", "%d.%m.%Y", *bounds, "--output", "s.json"]) == 0
+    schema = Schema.load("s.json")
+    assert schema["seen"].bounds == schema["day"].bounds == ("2020-01-01T00:00:00", "2020-12-31T00:00:00")
+
+
 def test_the_form_of_keys_is_an_option(keyed, capsys):
     assert main(["schema", "keyed.csv", "--id", "visit_id=V-####", "--output", "s.json"]) == 0
     assert Schema.load("s.json")["visit_id"] == Identifier("visit_id", pattern="V-####")

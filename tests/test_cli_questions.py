@@ -251,6 +251,13 @@ def test_codes_of_missing_values_and_names_of_persons_are_pointed_out():
     assert sum("By its name the column may identify persons" in line for line in terminal.said) == 1
 
 
+def test_limits_of_measurement_are_pointed_out_where_bounds_are_asked_for(tmp_path, monkeypatch):
+    terminal = answered(FRAME[["age", "bill"]], "", "", "0 120", "", "", limits=["bill"])[1]
+    place = next(k for k, line in enumerate(terminal.said) if "type the limit as a bound" in line)
+    assert "bill" in "".join(terminal.said[place - 2 : place])
+    assert sum("type the limit as a bound" in line for line in terminal.said) == 1
+
+
 def test_the_form_of_a_key_is_an_answer():
     frame = FRAME[["patient_id", "sex"]]
     schema = answered(frame, "", "", "i P-####", "i x#")[0].schema

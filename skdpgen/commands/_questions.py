@@ -72,13 +72,14 @@ def on_terminal():
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
-def ask_about(schema, frame, terminal, target=None, public=()) -> Answers:
+def ask_about(schema, frame, terminal, target=None, public=(), limits=()) -> Answers:
     """Ask about the target, about persons with several rows, about each column that is open, and about missing values.
 
     `schema`: what the dtypes of `frame` and the options of the command give.
     `frame`: private rows. What is computed from them goes to `terminal` and nowhere else.
     `target`: the target, if an option named it; None asks.
     `public`: columns that an option has declared public: they are not asked about.
+    `limits`: columns in which results beyond a limit of measurement are written, such as <5.
     """
     terminal.say(_INTRODUCTION)
     if target is None:
@@ -95,7 +96,7 @@ def ask_about(schema, frame, terminal, target=None, public=()) -> Answers:
         columns[name] = schema[name]
         public, left_out = ([one for one in names if one != name] for names in (public, left_out))
         head = f"[{place + 1} of {len(open_)}] {printable(name)}"
-        question = _Question(schema[name], frame[name], name == target, head, terminal)
+        question = _Question(schema[name], frame[name], name == target, head, terminal, name in limits)
         answer = question.answered()
         if answer == "q":
             break
@@ -159,8 +160,8 @@ def _as_code(column, frame):
 class _Question:
     """One open column: what its rows show, what may be declared, and the column that an answer gives."""
 
-    def __init__(self, column, values, is_target, head, terminal):
-        self.column, self.values, self.is_target = column, values, is_target
+    def __init__(self, column, values, is_target, head, terminal, has_limits=False):
+        self.column, self.values, self.is_target, self.has_limits = column, values, is_target, has_limits
         self.head, self.terminal = head, terminal
         self.found = values.dropna()
         self.different = self.found.nunique()
@@ -187,7 +188,7 @@ class _Question:
         say = self.terminal.say
         say(f"{self.head}: {self._kind()}")
         say(f"  | {self._facts()}")
-        for remark in self._remarks():
+        for remark in [*self._limits(), *self._remarks()]:
             say(f"  | {remark}")
         if identifies_persons(self.column) and not self.is_target:
             say("  By its name the column may identify persons: leave it out (x), or let i draw fresh keys.")
@@ -228,6 +229,12 @@ class _Question:
         elif self.different:
             shown += f", {_short(self.found.min())} to {_short(self.found.max())}"
         return f"{shown}; {missing:,} of {len(self.values):,} missing" if missing else f"{shown}; none missing"
+
+    def _limits(self):
+        if not self.has_limits or self._categorical:
+            return []
+        return ["Some results are beyond a limit of measurement, as <5: type the limit as a bound (that of < first, "
+                "that of > last), so that the rows at it keep their share; else the fit spreads them."]  # fmt: skip
 
     def _remarks(self):
         """What the rows suggest, one sentence each."""

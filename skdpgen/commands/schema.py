@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import shlex
 import sys
 import warnings
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from ..utils.printing import say
 from ._arguments import add_dropping, add_reading, add_repeated, columns_of, names_of, options
-from ._notations import declared_notation, reading, refuse_notations
+from ._notations import date_in, declared_notation, number_in, reading, refuse_notations
 
 # File of the answers, where none is named and stdout is a terminal too.
 _OUTPUT = "schema.json"
@@ -53,6 +54,11 @@ def add(command):
         "codes whose first N, and first M, characters are groups, as in ICD-10: groups are learned where single codes "
         "are too rare",
     )
+    add_repeated(
+        command,
+        "--bounds COLUMN=LOW..HIGH",
+        "public bounds of a column of numbers or dates, such as age=0..120",
+    )
     add_dropping(command)
     command.add_argument(
         "--no-questions",
@@ -82,14 +88,15 @@ def run(arguments):
     if arguments.drop:
         left_out = names_of(arguments.drop, columns_of(arguments.input, notation), "--drop")
     frame = read_table(arguments.input, notation, left_out=left_out, refuse=_refusal(arguments, notation, left_out))
-    schema, target = _settled(arguments, frame), arguments.target
+    schema, target = _settled(arguments, frame, notation), arguments.target
+    limits = _with_limits(arguments, notation, schema)
     public = list(schema) if "*" in arguments.public else arguments.public
     if terminal is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it comes with the schema that is written
             declare_public(schema, frame, public)  # refused before the first question
         try:
-            answers = ask_about(schema, frame, terminal, target, public)
+            answers = ask_about(schema, frame, terminal, target, public, limits)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted; no schema was written") from None
         schema, left_out = answers.schema, [*left_out, *answers.left_out]
@@ -97,7 +104,7 @@ def run(arguments):
         if output and arguments.output is None:
             output = _new_file(output, terminal, arguments.input)
     schema = replace(declare_public(schema, frame, public), notation=declared_notation(notation))
-    units = _say_what_to_do(arguments, schema, frame) if terminal is None else []
+    units = _say_what_to_do(arguments, schema, frame, limits) if terminal is None else []
     if output:
         schema.save(output)
         print(f"schema of {len(schema)} columns written to {output}")
@@ -137,7 +144,7 @@ def _new_file(path, terminal, source):
     return path
 
 
-def _say_what_to_do(arguments, schema, frame):
+def _say_what_to_do(arguments, schema, frame, limits):
     """Say what to check and what the rows suggest; return the columns of persons that may have several rows."""
     from ..tabular import Identifier
     from ._hints import code_systems, likely_units
@@ -151,6 +158,7 @@ def _say_what_to_do(arguments, schema, frame):
     units = [name for name in likely_units(modelled) if name != arguments.target]
     found = _point_out(arguments, schema, units)
     found["number_in_unit"] += _point_out_values(modelled, units)
+    _point_out_limits(arguments, limits)
     settled = [name for name in modelled.columns if getattr(schema[name], "hierarchy", None) is not None]
     hierarchies = code_systems(modelled.drop(columns=[*settled, *units]))
     for option, names in _point_out_columns(modelled, units, hierarchies).items():
@@ -180,7 +188,7 @@ def _say_in_one_command(arguments, found, units, hierarchies):
     text = options(public=arguments.public, target=arguments.target)
     for option, names in given.items():
         text += options(**{option: [*getattr(arguments, option), *([_comma(names)] if names else [])]})
-    text += options(hierarchy=[*arguments.hierarchy, *groups])
+    text += options(hierarchy=[*arguments.hierarchy, *groups], bounds=arguments.bounds)
     text += " --no-questions" * arguments.no_questions + options(output=arguments.output)
     say(
         "all of these suggestions in one command, from which you can take out what is wrong: skdpgen schema "
@@ -229,7 +237,7 @@ def _say_what_comes_next(arguments, schema, target, unit, left_out):
     )
 
 
-def _settled(arguments, frame):
+def _settled(arguments, frame, notation):
     """Return the schema that the dtypes of a frame and the options give."""
     from pandas.api.types import is_float_dtype
 
@@ -251,6 +259,7 @@ def _settled(arguments, frame):
             raise ValueError(f"{twice[0]!r} is named by {one} and by {other}: give one of them")
     schema = Schema.from_kinds(frame.drop(columns=[*keys, *numbers]), categorical=codes)
     schema = schema.replace(*_with_hierarchies(schema, arguments.hierarchy))
+    schema = schema.replace(*_with_bounds(schema, arguments.bounds, declared_notation(notation)))
     made = {name: identifier_of(name, frame[name].dtype, patterns[name]) for name in keys}
     made |= {name: replace(identifier_of(name, frame[name].dtype), within_unit=True) for name in numbers}
     return Schema(made[name] if name in made else schema[name] for name in names)
@@ -272,6 +281,32 @@ def _with_hierarchies(schema, texts):
                 f"{', '.join(texts_of) or 'none'}"
             )
         changed.append(replace(schema[name], hierarchy=tuple(map(int, lengths.split(",")))))
+    return changed
+
+
+def _with_bounds(schema, texts, declared):
+    """Return the columns to which ``--bounds`` gives bounds, in the notation `declared` or the usual one."""
+    from ..tabular import Datetime, Numeric
+
+    changed = []
+    for text in texts:
+        name, equals, bounds = text.rpartition("=")
+        low, dots, high = bounds.partition("..")
+        if not (equals and dots):
+            raise ValueError(f"--bounds must be COLUMN=LOW..HIGH; got {text}")
+        if name not in schema or not isinstance(schema[name], Numeric | Datetime):
+            known = [str(column.name) for column in schema.columns if isinstance(column, Numeric | Datetime)]
+            raise ValueError(
+                f"--bounds: {name!r} is no column of numbers or dates; these are {', '.join(known) or 'none'}"
+            )
+        if isinstance(schema[name], Datetime):
+            ends = [date_in(end, schema[name].format) for end in (low, high)]
+        else:
+            ends = [number_in(end, declared) for end in (low, high)]
+            if None in ends:
+                raise ValueError(f"--bounds must be COLUMN=LOW..HIGH, with two numbers; got {text}")
+            ends = [int(end) if end.is_integer() else end for end in ends]
+        changed.append(replace(schema[name], bounds=tuple(ends)))
     return changed
 
 
@@ -349,6 +384,33 @@ def _point_out_values(frame, units):
             "options, because a number of --missing is a missing value in all columns"
         )
     return numbers
+
+
+def _with_limits(arguments, notation, schema):
+    """Return the columns without bounds in which results beyond a limit of measurement are written, such as <5."""
+    from ..data.other_notations import SIGNS_OF_LIMITS
+    from ..data.table_reading import read_texts
+    from ..tabular import Numeric
+
+    signs = [re.escape(sign.strip()) for sign in notation.signs if sign.strip() in SIGNS_OF_LIMITS]
+    names = [column.name for column in schema.columns if isinstance(column, Numeric) and column.bounds is None]
+    if not (signs and names):
+        return []
+    texts = read_texts(arguments.input, notation, names)
+    return [name for name in names if texts[name].str.contains("|".join(signs)).any()]
+
+
+def _point_out_limits(arguments, limits):
+    """Say that limits of measurement are to be declared as bounds: the rows at a bound keep their share."""
+    if not limits:
+        return
+    say(
+        f"results beyond a limit of measurement, as <5, which is read as 5: {_comma(limits)}. Declare the limit as a "
+        "bound of the column, that of < as the lowest one and that of > as the highest one. The rows at a bound keep "
+        "their exact share; the fit spreads those at a limit that is not declared over values near it. With numbers in "
+        f"place of LOW and HIGH: skdpgen schema {shlex.quote(arguments.input)}{_notation(arguments, dates=True)}"
+        + options(bounds=[f"{name}=LOW..HIGH" for name in limits])
+    )
 
 
 def _point_out_columns(frame, units, hierarchies):

@@ -69,6 +69,17 @@ def column_names(path, notation):
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
 
 
+def read_texts(path, notation, names):
+    """Read columns of a CSV file, which `read_table` has accepted, as they are written: only empty fields are missing.
+
+    `path`, `notation`: as for `read_table`.
+    """
+    path = Path(path)
+    separator = notation.separator_of(path)
+    options = {"sep": separator, "keep_default_na": False, "na_values": [""], "skipinitialspace": separator == ","}
+    return _as_text(path, notation, options, names)[list(names)]
+
+
 def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refuse=None):
     """Read a CSV or Parquet file into a frame of nullable dtypes.
 
