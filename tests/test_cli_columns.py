@@ -16,7 +16,15 @@ from _command_line import FRAME, refused
 import skdpgen
 from skdpgen import Schema
 from skdpgen.__main__ import main
-from skdpgen.commands._hints import code_systems, codes_of_missing_values, lacking_times
+from skdpgen.commands._hints import (
+    code_systems,
+    codes_of_missing_values,
+    codes_of_one_length,
+    distinct_numbers,
+    lacking_times,
+    likely_keys,
+    two_numbers,
+)
 from skdpgen.tabular import Categorical, Identifier, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
@@ -310,6 +318,56 @@ def test_bounds_of_dates_are_in_iso_8601_or_as_the_column_is_written(tmp_path, m
     assert main(["schema", "a.csv", "--dates", "%d.%m.%Y", *bounds, "--output", "s.json"]) == 0
     schema = Schema.load("s.json")
     assert schema["seen"].bounds == schema["day"].bounds == ("2020-01-01T00:00:00", "2020-12-31T00:00:00")
+
+
+def test_schema_points_to_whole_numbers_that_are_keys_or_codes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 4000
+    frame = pd.DataFrame({"claim": 100_000 + np.arange(n), "cpt": rng.choice(np.arange(90_000, 90_300), n)})
+    frame["line"], frame["shuffled"] = np.arange(n) + 1, rng.permutation(n) + 5000
+    frame["grams"] = rng.choice(10**6, n, replace=False)
+    frame["wage"], frame["year"] = rng.integers(10, 99, n) * 1000, rng.integers(1950, 2020, n)
+    frame["count"] = rng.permutation(n)
+    frame.to_csv("claims.csv", index=False)
+    assert main(["schema", "claims.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "hardly any two rows share a value: claim,line,shuffled. If these are keys" in said
+    assert "whole numbers no two of which are equal: grams,count. Only if these are keys, and no quantities" in said
+    assert "and few different ones: cpt. If these are codes, whose order means nothing: --categorical cpt" in said
+    command = re.search("all of these suggestions in one command, .*: skdpgen (schema .*)", said)[1]
+    assert command == "schema claims.csv --id claim,line,shuffled --categorical cpt --output s.json"
+    assert main(shlex.split(command)) == 0
+    said = capsys.readouterr().err
+    assert "in one command" not in said
+    assert "cpt" not in said
+    years = pd.DataFrame({"year": np.arange(1900, 2020)})
+    assert likely_keys(years) == codes_of_one_length(years) == []
+    missing = pd.DataFrame({"claim": frame["claim"].astype("Int64").mask(frame.index % 3 == 0)})
+    assert likely_keys(missing) == ["claim"]
+    assert distinct_numbers(missing) == []
+    assert (
+        likely_keys(missing.head(0)) == codes_of_one_length(missing.head(0)) == distinct_numbers(missing.head(0)) == []
+    )
+
+
+def test_schema_says_to_split_two_numbers_in_one_text(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 600
+    low, high = rng.integers(60, 110, n), rng.integers(100, 180, n)
+    frame = pd.DataFrame({"bp": [f"{a}/{b}" for a, b in zip(high, low)], "age": low})
+    frame["note"] = [f"text {k} of row" for k in range(n)]
+    frame["size"] = [f"{a} x {b}.5" for a, b in zip(high, low)]
+    frame["month"] = [f"{k % 12 + 1}/{2000 + k % 20}" for k in range(n)]
+    frame["score"] = [f"{k % 11}/10" for k in range(n)]
+    assert two_numbers(frame) == ["bp", "size"]
+    assert two_numbers(frame.head(0)) == []
+    frame.loc[::7, "bp"] = ""
+    frame.to_csv("a.csv", index=False)
+    assert main(["schema", "a.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "two numbers in one text, as 120/80: bp,size. Split each into two columns" in said
+    assert "text that few rows share: note. " in said
+    assert " --drop bp,size,note " in said
 
 
 def test_the_form_of_keys_is_an_option(keyed, capsys):

@@ -251,6 +251,15 @@ def test_codes_of_missing_values_and_names_of_persons_are_pointed_out():
     assert sum("By its name the column may identify persons" in line for line in terminal.said) == 1
 
 
+def test_remarks_name_codes_of_one_length_and_two_numbers_in_one_text():
+    k = np.arange(900)
+    frame = pd.DataFrame({"cpt": 90_000 + k % 40, "bp": [f"{100 + i % 31}/{60 + i % 29}" for i in k]})
+    terminal = answered(frame, "", "", "c", "", "x")[1]
+    assert "if they are codes (answer c), their order means nothing" in terminal.text
+    assert "Looks like two numbers in one text: split it into two columns" in terminal.text
+    assert "Looks like free text" not in terminal.text
+
+
 def test_limits_of_measurement_are_pointed_out_where_bounds_are_asked_for(tmp_path, monkeypatch):
     terminal = answered(FRAME[["age", "bill"]], "", "", "0 120", "", "", limits=["bill"])[1]
     place = next(k for k, line in enumerate(terminal.said) if "type the limit as a bound" in line)

@@ -238,7 +238,7 @@ class _Question:
 
     def _remarks(self):
         """What the rows suggest, one sentence each."""
-        from ._hints import are_free_text, codes_of_missing_values
+        from ._hints import are_free_text, are_two_numbers, codes_of_missing_values, codes_of_one_length
 
         n_rows, text = len(self.found), self._categorical and not self._numbers
         if n_rows < _FEW_ROWS:
@@ -248,6 +248,9 @@ class _Question:
         if self.different == n_rows and (text or self._whole) and not self.is_target:
             return ["Looks like a key: no two rows share a value. A key cannot be learned, and a real one must not be "
                     "published; i draws fresh ones."]  # fmt: skip
+        if text and are_two_numbers(self.found):
+            return ["Looks like two numbers in one text: split it into two columns, from which much is learned; as "
+                    "text nothing is; until then leave the column out: x."]  # fmt: skip
         if text and are_free_text(self.found):
             return ['Looks like free text: values that few rows share all become "other"; leave the column out: x.']
         if codes := [] if self._categorical else codes_of_missing_values(self.found):
@@ -256,6 +259,9 @@ class _Question:
         if self._whole and self.different <= _MOST_CODES and not self._categorical:
             return ["Few different whole numbers: if they are codes or classes (answer c), their order means nothing, "
                     "and numbers between them must not appear."]  # fmt: skip
+        if self._whole and not self._categorical and codes_of_one_length(self.found.to_frame()):
+            return ["As many digits each, and values that repeat: if they are codes (answer c), their order means "
+                    "nothing."]  # fmt: skip
         return []
 
     @property

@@ -146,8 +146,8 @@ def _new_file(path, terminal, source):
 
 def _say_what_to_do(arguments, schema, frame, limits):
     """Say what to check and what the rows suggest; return the columns of persons that may have several rows."""
-    from ..tabular import Identifier
-    from ._hints import code_systems, likely_units
+    from ..tabular import Identifier, Numeric
+    from ._hints import code_systems, likely_units, two_numbers
 
     say(
         "the schema declares the names and kinds of the columns as public. Check them. Replace null by bounds "
@@ -160,8 +160,9 @@ def _say_what_to_do(arguments, schema, frame, limits):
     found["number_in_unit"] += _point_out_values(modelled, units)
     _point_out_limits(arguments, limits)
     settled = [name for name in modelled.columns if getattr(schema[name], "hierarchy", None) is not None]
-    hierarchies = code_systems(modelled.drop(columns=[*settled, *units]))
-    for option, names in _point_out_columns(modelled, units, hierarchies).items():
+    hierarchies = code_systems(modelled.drop(columns=[*settled, *units, *two_numbers(modelled)]))
+    numbers = [name for name in modelled.columns if isinstance(schema[name], Numeric) and schema[name].bounds is None]
+    for option, names in _point_out_columns(modelled, numbers, units, hierarchies).items():
         found[option] += names
     _say_in_one_command(arguments, found, units, hierarchies)
     if schema.notation is not None:
@@ -413,13 +414,24 @@ def _point_out_limits(arguments, limits):
     )
 
 
-def _point_out_columns(frame, units, hierarchies):
+def _point_out_columns(frame, numbers, units, hierarchies):
     """Say which columns tell nothing, or follow from others: for the data holder alone.
 
+    `numbers`: columns that are taken for quantities, without bounds.
     `hierarchies`: of `code_systems`.
-    Returns: the columns to leave out and to make keys, a dict by option.
+    Returns: the columns to leave out, to make keys and to make categories, a dict by option.
     """
-    from ._hints import constants, copies, free_texts, lacking_times, likely_keys, nested
+    from ._hints import (
+        codes_of_one_length,
+        constants,
+        copies,
+        distinct_numbers,
+        free_texts,
+        lacking_times,
+        likely_keys,
+        nested,
+        two_numbers,
+    )
 
     said = []
     left_out = constants(frame)
@@ -428,16 +440,32 @@ def _point_out_columns(frame, units, hierarchies):
             f"one value in all rows: {_comma(names)}. They take budget and tell nothing: --drop "
             f"{shlex.quote(_comma(names))}"
         )
-    if names := [name for name in free_texts(frame) if name not in units]:
+    if both := [name for name in two_numbers(frame) if name not in units]:
+        said.append(
+            f"two numbers in one text, as 120/80: {_comma(both)}. Split each into two columns, from which much is "
+            f"learned; as text nothing is: until then --drop {shlex.quote(_comma(both))}"
+        )
+        left_out = left_out + both
+    if names := [name for name in free_texts(frame) if name not in (*units, *both)]:
         said.append(
             f"text that few rows share: {_comma(names)}. Nothing of it can be learned; free text and keys are best "
             f"left out: --drop {shlex.quote(_comma(names))}"
         )
         left_out = left_out + names
-    if keys := [name for name in likely_keys(frame) if name not in units]:
+    if keys := [name for name in likely_keys(frame) if name not in (*units, *both)]:
         said.append(
             f"hardly any two rows share a value: {_comma(keys)}. If these are keys, a sample can have fresh ones: --id "
             f"{shlex.quote(_comma(keys))} (NAME=P-####: of this form)"
+        )
+    if names := [name for name in distinct_numbers(frame[numbers]) if name not in (*units, *keys)]:
+        said.append(
+            f"whole numbers no two of which are equal: {_comma(names)}. Only if these are keys, and no quantities: "
+            f"--id {shlex.quote(_comma(names))}"
+        )
+    if codes := [name for name in codes_of_one_length(frame[numbers]) if name not in units]:
+        said.append(
+            f"whole numbers of as many digits each, and few different ones: {_comma(codes)}. If these are codes, whose "
+            f"order means nothing: --categorical {shlex.quote(_comma(codes))}"
         )
     pairs = copies(frame)
     left_out = left_out + [name for _, name in pairs]
@@ -476,7 +504,7 @@ def _point_out_columns(frame, units, hierarchies):
         )
     for text in said:
         say(text)
-    return {"id": keys, "drop": left_out}
+    return {"id": keys, "categorical": codes, "drop": left_out}
 
 
 def _comma(names):
