@@ -320,6 +320,26 @@ def test_bounds_of_dates_are_in_iso_8601_or_as_the_column_is_written(tmp_path, m
     assert schema["seen"].bounds == schema["day"].bounds == ("2020-01-01T00:00:00", "2020-12-31T00:00:00")
 
 
+def test_schema_says_where_a_number_would_be_written_in_place_of_empty_fields(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    note = "the file has empty fields, and synthetic rows are written with the first TEXT of --missing"
+    for lines, marks, said in (
+        (["-999,x", "4,", "5,y"], ["-999", ""], True),
+        (["-999,x", ",y", "5,y"], ["-999"], True),
+        (["-999,x", "4,z", "5,y"], ["-999"], False),
+        (["-999,x", "4,", "5,y"], ["", "-999"], False),
+        (["NA,x", "4,", "5,y"], ["NA"], False),
+        (["4,x", "4,", "5,y"], [], False),
+    ):
+        Path("a.csv").write_text("\n".join(["a,b", *lines]) + "\n")
+        options = [text for mark in marks for text in ("--missing", mark)]
+        assert main(["schema", "a.csv", *options, "--output", "s.json"]) == 0
+        err = capsys.readouterr().err
+        assert (note in err) == said
+        assert ("With --missing '' before --missing -999, with empty fields" in err) == said
+        assert ("schema a.csv --missing '' --missing -999" in err) == said
+
+
 def test_schema_points_to_whole_numbers_that_are_keys_or_codes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rng, n = np.random.default_rng(0), 4000

@@ -99,12 +99,16 @@ def run(arguments):
             answers = ask_about(schema, frame, terminal, target, public, limits)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted; no schema was written") from None
-        schema, left_out = answers.schema, [*left_out, *answers.left_out]
+        schema, left_out, frame = answers.schema, [*left_out, *answers.left_out], answers.frame
+        if answers.missing:
+            notation = replace(notation, missing_marks=(*(notation.missing_marks or ("",)), *answers.missing))
+        if fills := _fills_empty_fields(arguments, notation, frame):
+            terminal.say(fills)
         public = [name for name in answers.public if name in schema]
         if output and arguments.output is None:
             output = _new_file(output, terminal, arguments.input)
     schema = replace(declare_public(schema, frame, public), notation=declared_notation(notation))
-    units = _say_what_to_do(arguments, schema, frame, limits) if terminal is None else []
+    units = _say_what_to_do(arguments, schema, frame, notation, limits) if terminal is None else []
     if output:
         schema.save(output)
         print(f"schema of {len(schema)} columns written to {output}")
@@ -144,7 +148,7 @@ def _new_file(path, terminal, source):
     return path
 
 
-def _say_what_to_do(arguments, schema, frame, limits):
+def _say_what_to_do(arguments, schema, frame, notation, limits):
     """Say what to check and what the rows suggest; return the columns of persons that may have several rows."""
     from ..tabular import Identifier, Numeric
     from ._hints import code_systems, likely_units, two_numbers
@@ -159,12 +163,14 @@ def _say_what_to_do(arguments, schema, frame, limits):
     found = _point_out(arguments, schema, units)
     found["number_in_unit"] += _point_out_values(modelled, units)
     _point_out_limits(arguments, limits)
+    if fills := _fills_empty_fields(arguments, notation, frame):
+        say(fills)
     settled = [name for name in modelled.columns if getattr(schema[name], "hierarchy", None) is not None]
     hierarchies = code_systems(modelled.drop(columns=[*settled, *units, *two_numbers(modelled)]))
     numbers = [name for name in modelled.columns if isinstance(schema[name], Numeric) and schema[name].bounds is None]
     for option, names in _point_out_columns(modelled, numbers, units, hierarchies).items():
         found[option] += names
-    _say_in_one_command(arguments, found, units, hierarchies)
+    _say_in_one_command(arguments, found, units, hierarchies, empty_first=fills is not None)
     if schema.notation is not None:
         say(
             f"the schema stores how the file is written ({_notation(arguments).strip()}): synthesize and "
@@ -173,18 +179,18 @@ def _say_what_to_do(arguments, schema, frame, limits):
     return units
 
 
-def _say_in_one_command(arguments, found, units, hierarchies):
+def _say_in_one_command(arguments, found, units, hierarchies, *, empty_first):
     """Print the command that takes all that was suggested, and what was asked of this one.
 
     `found`: names by option; the first option that has a name takes it. `units`: stay as they are, for ``--unit``.
-    `hierarchies`: numbers of first characters, by column.
+    `hierarchies`: numbers of first characters, by column. `empty_first`: whether ``--missing ''`` is to be the first.
     """
     taken, given = list(units), {}
     for option, names in found.items():
         given[option] = [name for name in dict.fromkeys(names) if name not in taken and name != arguments.target]
         taken += given[option]
     groups = [f"{name}={_comma(lengths)}" for name, lengths in hierarchies.items() if name not in taken]
-    if not any(given.values()) and not groups:
+    if not (any(given.values()) or groups or empty_first):
         return
     text = options(public=arguments.public, target=arguments.target)
     for option, names in given.items():
@@ -193,14 +199,14 @@ def _say_in_one_command(arguments, found, units, hierarchies):
     text += " --no-questions" * arguments.no_questions + options(output=arguments.output)
     say(
         "all of these suggestions in one command, from which you can take out what is wrong: skdpgen schema "
-        f"{shlex.quote(arguments.input)}{_notation(arguments, dates=True)}{text}"
+        f"{shlex.quote(arguments.input)}{_notation(arguments, dates=True, empty_first=empty_first)}{text}"
     )
 
 
-def _notation(arguments, *, dates=False):
+def _notation(arguments, *, dates=False, empty_first=False):
     """The options of this command that say how the file is written, for this command again; the schema has them too."""
     text = options(
-        missing=arguments.missing,
+        missing=[*[""] * empty_first, *arguments.missing],
         separator=arguments.separator,
         thousands=arguments.thousands,
         decimal=arguments.decimal,
@@ -411,6 +417,22 @@ def _point_out_limits(arguments, limits):
         "their exact share; the fit spreads those at a limit that is not declared over values near it. With numbers in "
         f"place of LOW and HIGH: skdpgen schema {shlex.quote(arguments.input)}{_notation(arguments, dates=True)}"
         + options(bounds=[f"{name}=LOW..HIGH" for name in limits])
+    )
+
+
+def _fills_empty_fields(arguments, notation, frame):
+    """What to say where synthetic rows would have a number in place of the empty fields of the file; else None."""
+    from ..data.table_reading import read_texts
+
+    first = notation.missing_marks[:1]
+    if not notation.numbers_of(first):
+        return None
+    names = [name for name in frame.columns if frame[name].isna().any()]
+    if not names or not read_texts(arguments.input, notation, names).isna().any(axis=None):
+        return None
+    return (
+        f"the file has empty fields, and synthetic rows are written with the first TEXT of --missing for every missing "
+        f"value: {first[0]}. With --missing '' before --missing {shlex.quote(first[0])}, with empty fields"
     )
 
 
