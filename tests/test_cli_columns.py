@@ -505,6 +505,18 @@ def test_wrong_columns_are_refused_before_the_charge(keyed, capsys, options, mes
     assert message in refused(capsys, *f"{FIT} --ledger budget.db {options}".split())
 
 
+def test_a_wrong_separator_is_said_before_names_that_are_no_columns(keyed, capsys):
+    keyed.to_csv("semicolons.csv", index=False, sep=";")
+    said = "one column, whose header contains ';': if that separates the fields, give --separator ';'"
+    for options in ("--id visit_id", "--categorical ill", "--drop age", "--number-in-unit visit_id"):
+        assert said in refused(capsys, "schema", "semicolons.csv", *options.split())
+    for options in ("--unit visit_id", "--drop age", "--unit-columns age --unit visit_id"):
+        assert said in refused(capsys, *FIT.replace("keyed", "semicolons").split(), *options.split())
+    assert "no column 'x'" in refused(capsys, "schema", "semicolons.csv", "--separator", ";", "--id", "x")
+    Path("titled.csv").write_text("Visits of 2024\n" + Path("keyed.csv").read_text())
+    assert "give --skip-lines 1" in refused(capsys, "schema", "titled.csv", "--id", "visit_id", "--separator", ",")
+
+
 def test_a_name_with_a_comma_can_be_dropped(keyed):
     keyed.rename(columns={"visit_id": "a,b"}).to_csv("keyed.csv", index=False)
     assert main([*FIT.split(), "--drop", "a,b", "--kinds-from-values"]) == 0
