@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 
+import numpy as np
 import pandas as pd
 import pytest
 from _command_line import refused
@@ -57,6 +58,39 @@ def test_a_model_is_named_in_short_or_by_its_class(tmp_path, capsys, monkeypatch
     assert plans[0] == plans[1]
     assert long in plans[0]
     assert models == [long, long]
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.parametrize("model", ["moment", "p3gm"])
+def test_a_plan_of_the_columns_that_a_fit_reads_is_that_of_the_fit(tmp_path, capsys, monkeypatch, model):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 90, 400), "town": rng.choice(["a", "b"], 400), "empty": "x"})
+    frame.assign(who=np.arange(400) // 2, site="y").to_csv("t.csv", index=False)
+    Schema([Numeric("age", (17, 90), integer=True), Categorical("town"), Categorical("empty")]).save("s.json")
+    columns = ["--schema", "s.json", "--only-schema-columns", "--unit", "who", "--max-rows-per-unit", "2"]
+    plans = []
+    for drop in ([], ["--drop", "empty"], ["--drop", "empty,town"]):
+        given = ["t.csv", *columns, *drop, "--model", model]
+        assert main(["budget", *given, "--rows", "400", "--json"]) == 0
+        planned = [phase["noise_multiplier"] for phase in json.loads(capsys.readouterr().out)["phases"]]
+        assert main(["synthesize", *given, "--output", "o.csv", "--card", "c.json"]) == 0
+        capsys.readouterr()
+        charged = PrivacyCard.load("c.json")["ledger"]["charges"][0]["event"]["events"]
+        released = [event["noise_multiplier"] for event in charged if "noise_multiplier" in event]
+        assert planned == pytest.approx(released)
+        plans.append(planned)
+    assert plans[0] != plans[1] != plans[2]
+    Schema.load("s.json").select(["age", "empty"]).save("two.json")
+    shown = []
+    for given in (["s.json", "--drop", "town"], ["two.json"], ["s.json"]):  # without a file
+        assert main(["budget", "--schema", *given]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] != shown[2]
+    assert "no column 'who'" in refused(capsys, "budget", "--schema", "s.json", "--drop", "who")
+    assert "names the target" in refused(capsys, "budget", "t.csv", "--drop", "age", "--target", "age")
+    assert "needs --schema" in refused(capsys, "budget", "t.csv", "--only-schema-columns")
+    assert "leave them out with --columns" in refused(capsys, "budget", "--columns", "3", "--drop", "a")
 
 
 def test_a_file_and_an_array_are_planned_and_drawn(tmp_path, capsys):

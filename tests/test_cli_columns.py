@@ -16,7 +16,15 @@ from _command_line import FRAME, refused
 import skdpgen
 from skdpgen import Schema
 from skdpgen.__main__ import main
-from skdpgen.commands._hints import code_systems, codes_of_missing_values, lacking_times
+from skdpgen.commands._hints import (
+    code_systems,
+    codes_of_missing_values,
+    codes_of_one_length,
+    distinct_numbers,
+    lacking_times,
+    likely_keys,
+    two_numbers,
+)
 from skdpgen.tabular import Categorical, Identifier, Numeric
 
 pytestmark = [
@@ -120,14 +128,60 @@ def test_schema_prints_its_suggestions_as_one_command_and_the_commands_that_foll
     said = capsys.readouterr().err
     assert "in one command" not in said
     fit = re.search(r"skdpgen (synthesize rows\.csv .*)", said)[1]
-    shared = "--schema s.json --target sick --drop wave,remark"
+    shared = "--schema s.json --target sick --unit person --drop wave,remark"
     assert fit == f"synthesize rows.csv {shared} --epsilon 1 --output synthetic.csv --card card.json"
     assert f"skdpgen report rows.csv synthetic.csv {shared} --card card.json" in said
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert main(shlex.split(fit)) == 0
     made = pd.read_csv("synthetic.csv", sep=";")
-    assert list(made) == ["case", "pay", "iban", "zip", "sick", "person"]
+    assert list(made) == ["case", "pay", "iban", "zip", "sick"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_printed_commands_have_what_the_messages_above_them_recommend(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 2000
+    codes = [f"{letter}{k:02d}.{j}" for letter in "ABEI" for k in range(12) for j in range(4)]
+    person = np.sort(rng.integers(0, 900, n))
+    frame = pd.DataFrame({"Patient_ID": [f"P{k:04d}" for k in person], "ICD": rng.choice(codes, n)})
+    frame["visit"] = frame.groupby("Patient_ID").cumcount() + 1
+    frame["pay"], frame["empty"] = rng.random(n).round(3), "x"
+    frame.to_csv("visits.csv", index=False)
+    assert main(["schema", "visits.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "--hierarchy ICD=1,3: groups of codes" in said
+    assert "For fresh keys" not in said  # of Patient_ID: it would tear the rows of a person apart
+    command = re.search("all of these suggestions in one command, .*: skdpgen (schema .*)", said)[1]
+    options = "--number-in-unit visit --drop empty --hierarchy ICD=1,3 --output s.json"
+    assert command == f"schema visits.csv {options}"
+    for _ in range(2):  # the command that is suggested suggests nothing further
+        assert "--unit Patient_ID in the next commands is for a person who may have several rows" in said
+        fit, report = (shlex.split(line)[1:] for line in said.splitlines()[-2:])
+        assert fit[fit.index("--unit") + 1] == report[report.index("--unit") + 1] == "Patient_ID"
+        assert main(shlex.split(command)) == 0
+        said = capsys.readouterr().err
+        assert "in one command" not in said
+    schema = Schema.load("s.json")
+    assert schema["ICD"].hierarchy == (1, 3)
+    assert schema["visit"].within_unit
+    assert main([*fit, "--card", "card.json"]) == 0
+    assert list(pd.read_csv("synthetic.csv")) == ["ICD", "visit", "pay"]
+    assert "all rows of one Patient_ID" in capsys.readouterr().out
+    assert main(report) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("ICD", "must be COLUMN=N"),
+        ("ICD=a", "got ICD=a"),
+        ("age=1", "'age' is no column of text"),
+        ("ill=0", "least 1"),
+    ],
+)
+def test_a_hierarchy_that_is_none_is_refused(keyed, capsys, given, said):
+    assert said in refused(capsys, "schema", "keyed.csv", "--categorical", "ill", "--hierarchy", given)
 
 
 def test_schema_points_to_codes_whose_first_characters_may_be_groups(tmp_path, monkeypatch, capsys):
@@ -218,6 +272,125 @@ def test_schema_points_to_days_and_hours_without_rows(tmp_path, monkeypatch, cap
 )
 def test_a_code_of_missing_values_is_apart_from_all_other_numbers(values, codes):
     assert codes_of_missing_values(pd.Series(values)) == codes
+
+
+@pytest.mark.parametrize("sign", ["<", ">"])
+def test_a_limit_of_measurement_is_to_be_declared_as_a_bound_where_its_rows_keep_their_share(
+    tmp_path, monkeypatch, capsys, sign
+):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 4000
+    crp, limit = np.exp(rng.normal(2, 1, n)).round(1), 5.0
+    beyond = crp < limit if sign == "<" else crp > limit
+    crp = pd.Series(crp).map("{:.1f}".format).str.replace(".", ",")
+    pd.DataFrame({"crp": crp.mask(beyond, f"{sign}5"), "age": rng.integers(0, 90, n)}).to_csv("a.csv", index=False)
+    given = ["schema", "a.csv", "--decimal", ",", "--sign", sign, "--output", "s.json"]
+    assert main(given) == 0
+    said = re.search("(results beyond .*): skdpgen (schema .*)", capsys.readouterr().err)
+    assert "which is read as 5: crp. Declare the limit as a bound of the column" in said[1]
+    assert said[2] == f"schema a.csv --decimal , --sign '{sign}' --bounds crp=LOW..HIGH"
+    assert "with two numbers; got crp=LOW..HIGH" in refused(capsys, *shlex.split(said[2]))
+    bounds = "crp=5,0..500" if sign == "<" else "crp=0..5,0"
+    assert main([*given, "--bounds", bounds]) == 0
+    assert "beyond a limit" not in capsys.readouterr().err
+    assert Schema.load("s.json")["crp"].bounds == ((5, 500) if sign == "<" else (0, 5))
+    assert main(["synthesize", "a.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]) == 0
+    drawn = pd.read_csv("out.csv", decimal=",")["crp"]
+    assert (drawn == limit).mean() == pytest.approx(beyond.mean(), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("age", "must be COLUMN=LOW..HIGH; got age"),
+        ("age=5", "must be COLUMN=LOW..HIGH"),
+        ("age=old..5", "two numbers"),
+        ("ill=0..1", "'ill' is no column of numbers or dates; these are age"),
+        ("age=9..3", "bounds"),
+    ],
+)
+def test_bounds_that_are_none_are_refused(keyed, capsys, given, said):
+    assert said in refused(capsys, "schema", "keyed.csv", "--categorical", "ill", "--bounds", given)
+
+
+def test_bounds_of_dates_are_in_iso_8601_or_as_the_column_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    days = pd.date_range("2020-01-01", periods=60)
+    pd.DataFrame({"seen": days.strftime("%d.%m.%Y"), "day": days.strftime("%Y-%m-%d")}).to_csv("a.csv", index=False)
+    bounds = ["--bounds", "seen=01.01.2020..31.12.2020", "--bounds", "day=2020-01-01..2020-12-31"]
+    assert main(["schema", "a.csv", "--dates", "%d.%m.%Y", *bounds, "--output", "s.json"]) == 0
+    schema = Schema.load("s.json")
+    assert schema["seen"].bounds == schema["day"].bounds == ("2020-01-01T00:00:00", "2020-12-31T00:00:00")
+
+
+def test_schema_says_where_a_number_would_be_written_in_place_of_empty_fields(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    note = "the file has empty fields, and synthetic rows are written with the first TEXT of --missing"
+    for lines, marks, said in (
+        (["-999,x", "4,", "5,y"], ["-999", ""], True),
+        (["-999,x", ",y", "5,y"], ["-999"], True),
+        (["-999,x", "4,z", "5,y"], ["-999"], False),
+        (["-999,x", "4,", "5,y"], ["", "-999"], False),
+        (["NA,x", "4,", "5,y"], ["NA"], False),
+        (["4,x", "4,", "5,y"], [], False),
+    ):
+        Path("a.csv").write_text("\n".join(["a,b", *lines]) + "\n")
+        options = [text for mark in marks for text in ("--missing", mark)]
+        assert main(["schema", "a.csv", *options, "--output", "s.json"]) == 0
+        err = capsys.readouterr().err
+        assert (note in err) == said
+        assert ("With --missing '' before --missing -999, with empty fields" in err) == said
+        assert ("schema a.csv --missing '' --missing -999" in err) == said
+
+
+def test_schema_points_to_whole_numbers_that_are_keys_or_codes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 4000
+    frame = pd.DataFrame({"claim": 100_000 + np.arange(n), "cpt": rng.choice(np.arange(90_000, 90_300), n)})
+    frame["line"], frame["shuffled"] = np.arange(n) + 1, rng.permutation(n) + 5000
+    frame["grams"] = rng.choice(10**6, n, replace=False)
+    frame["wage"], frame["year"] = rng.integers(10, 99, n) * 1000, rng.integers(1950, 2020, n)
+    frame["count"] = rng.permutation(n)
+    frame.to_csv("claims.csv", index=False)
+    assert main(["schema", "claims.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "hardly any two rows share a value: claim,line,shuffled. If these are keys" in said
+    assert "whole numbers no two of which are equal: grams,count. Only if these are keys, and no quantities" in said
+    assert "and few different ones: cpt. If these are codes, whose order means nothing: --categorical cpt" in said
+    command = re.search("all of these suggestions in one command, .*: skdpgen (schema .*)", said)[1]
+    assert command == "schema claims.csv --id claim,line,shuffled --categorical cpt --output s.json"
+    assert main(shlex.split(command)) == 0
+    said = capsys.readouterr().err
+    assert "in one command" not in said
+    assert "cpt" not in said
+    years = pd.DataFrame({"year": np.arange(1900, 2020)})
+    assert likely_keys(years) == codes_of_one_length(years) == []
+    missing = pd.DataFrame({"claim": frame["claim"].astype("Int64").mask(frame.index % 3 == 0)})
+    assert likely_keys(missing) == ["claim"]
+    assert distinct_numbers(missing) == []
+    assert (
+        likely_keys(missing.head(0)) == codes_of_one_length(missing.head(0)) == distinct_numbers(missing.head(0)) == []
+    )
+
+
+def test_schema_says_to_split_two_numbers_in_one_text(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 600
+    low, high = rng.integers(60, 110, n), rng.integers(100, 180, n)
+    frame = pd.DataFrame({"bp": [f"{a}/{b}" for a, b in zip(high, low)], "age": low})
+    frame["note"] = [f"text {k} of row" for k in range(n)]
+    frame["size"] = [f"{a} x {b}.5" for a, b in zip(high, low)]
+    frame["month"] = [f"{k % 12 + 1}/{2000 + k % 20}" for k in range(n)]
+    frame["score"] = [f"{k % 11}/10" for k in range(n)]
+    assert two_numbers(frame) == ["bp", "size"]
+    assert two_numbers(frame.head(0)) == []
+    frame.loc[::7, "bp"] = ""
+    frame.to_csv("a.csv", index=False)
+    assert main(["schema", "a.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "two numbers in one text, as 120/80: bp,size. Split each into two columns" in said
+    assert "text that few rows share: note. " in said
+    assert " --drop bp,size,note " in said
 
 
 def test_the_form_of_keys_is_an_option(keyed, capsys):
@@ -333,6 +506,18 @@ def test_a_report_leaves_out_what_the_schema_does_not_list_as_the_fit_did(keyed,
 )
 def test_wrong_columns_are_refused_before_the_charge(keyed, capsys, options, message):
     assert message in refused(capsys, *f"{FIT} --ledger budget.db {options}".split())
+
+
+def test_a_wrong_separator_is_said_before_names_that_are_no_columns(keyed, capsys):
+    keyed.to_csv("semicolons.csv", index=False, sep=";")
+    said = "one column, whose header contains ';': if that separates the fields, give --separator ';'"
+    for options in ("--id visit_id", "--categorical ill", "--drop age", "--number-in-unit visit_id"):
+        assert said in refused(capsys, "schema", "semicolons.csv", *options.split())
+    for options in ("--unit visit_id", "--drop age", "--unit-columns age --unit visit_id"):
+        assert said in refused(capsys, *FIT.replace("keyed", "semicolons").split(), *options.split())
+    assert "no column 'x'" in refused(capsys, "schema", "semicolons.csv", "--separator", ";", "--id", "x")
+    Path("titled.csv").write_text("Visits of 2024\n" + Path("keyed.csv").read_text())
+    assert "give --skip-lines 1" in refused(capsys, "schema", "titled.csv", "--id", "visit_id", "--separator", ",")
 
 
 def test_a_name_with_a_comma_can_be_dropped(keyed):

@@ -251,6 +251,57 @@ def test_codes_of_missing_values_and_names_of_persons_are_pointed_out():
     assert sum("By its name the column may identify persons" in line for line in terminal.said) == 1
 
 
+def test_remarks_name_codes_of_one_length_and_two_numbers_in_one_text():
+    k = np.arange(900)
+    frame = pd.DataFrame({"cpt": 90_000 + k % 40, "bp": [f"{100 + i % 31}/{60 + i % 29}" for i in k]})
+    terminal = answered(frame, "", "", "c", "", "x")[1]
+    assert "if they are codes (answer c), their order means nothing" in terminal.text
+    assert "Looks like two numbers in one text: split it into two columns" in terminal.text
+    assert "Looks like free text" not in terminal.text
+
+
+def test_limits_of_measurement_are_pointed_out_where_bounds_are_asked_for(tmp_path, monkeypatch):
+    terminal = answered(FRAME[["age", "bill"]], "", "", "0 120", "", "", limits=["bill"])[1]
+    place = next(k for k, line in enumerate(terminal.said) if "type the limit as a bound" in line)
+    assert "bill" in "".join(terminal.said[place - 2 : place])
+    assert sum("type the limit as a bound" in line for line in terminal.said) == 1
+
+
+def test_a_number_that_stands_for_a_missing_value_is_an_answer_and_no_other_answer_is_lost():
+    frame = visits().convert_dtypes()[["age", "score", "ill"]].assign(again=visits()["age"].astype("Int64"))
+    frame = frame.assign(text=frame["age"].astype("string"))
+    answers = ["", "", "0 120", "m 7000", "m x", "m -99", "c", "0, 1, 2", "", "", "m 999", "p", "y", "x", ""]
+    found, terminal = answered(frame, *answers)
+    assert found.missing == ["-99", "999"]
+    assert "no row has 7000 here" in terminal.text
+    assert "'x' is not a whole number" in terminal.text
+    assert "  | 999 is now a missing value in these columns too: age, text." in terminal.text
+    assert sum("answer m -99: it is then missing in all columns" in line for line in terminal.said) == 1
+    assert found.schema["age"].bounds == (0, 120)
+    assert found.schema["score"].categories == (0, 1, 2)
+    assert not found.frame[["age", "score", "again"]].isin([-99, 999]).any(axis=None)
+    assert found.frame["age"].isna().sum() == (visits()["age"] == 999).sum() == found.frame["text"].isna().sum()
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_a_schema_stores_the_numbers_that_were_answered_to_be_missing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    visits(2000)[["score", "age"]].to_csv("visits.csv", index=False)
+    said, code = on_pty(["schema", "visits.csv"], ["", "", "m -99", "p", "y", "m 999", "0 120", ""])
+    assert code == 0
+    schema = Schema.load("schema.json")
+    assert schema.notation == {"missing": ["", "-99", "999"]}
+    assert schema["score"].bounds == (0, 19)
+    assert main(said.rstrip().splitlines()[-2].split()[1:]) == 0
+    drawn = pd.read_csv("synthetic.csv")
+    assert drawn["age"].isna().mean() == pytest.approx(1 / 9, abs=0.1)
+    assert drawn.min().min() >= 0
+    said, code = on_pty(["schema", "visits.csv", "--missing", "-99", "--output", "s.json"], ["", "", "", "", ""])
+    assert code == 0
+    assert "the file has empty fields" not in said
+
+
 def test_the_form_of_a_key_is_an_answer():
     frame = FRAME[["patient_id", "sex"]]
     schema = answered(frame, "", "", "i P-####", "i x#")[0].schema

@@ -87,6 +87,29 @@ def test_two_files_refer_to_each_other_and_are_on_the_card(visits, suffix, capsy
     assert len(read(f"p.{suffix}")) == pytest.approx(400, abs=40)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_report_joins_the_columns_of_units_to_their_rows(visits, suffix, capsys):
+    _run(f"{FIT} --unit-columns sex --output whole.{suffix} --save-model m.safetensors")
+    _run(f"sample m.safetensors --units 300 --seed 1 --units-output u.{suffix} --output rows.{suffix}")
+    _run(f"sample m.safetensors --units 300 --seed 1 --output whole.{suffix}")
+    capsys.readouterr()
+    compared, figures = "--unit patient --quiet", []
+    for files in (f"whole.{suffix}", f"rows.{suffix} --units u.{suffix}"):
+        _run(f"report visits.csv {files} {compared}")
+        figures.append(capsys.readouterr().out)
+    assert figures[0] == figures[1]
+    assert "unit_similarity_difference" in figures[0]
+    said = refused(capsys, *f"report visits.csv rows.{suffix} {compared}".split())
+    assert "only visits.csv has the columns sex; to compare the others, give --drop sex" in said
+    assert "that synthesize --units-output wrote apart: give that file as --units" in said
+    assert "needs --unit" in refused(capsys, *f"report visits.csv rows.{suffix} --units u.{suffix}".split())
+    assert "has the columns sex of" in refused(
+        capsys, *f"report visits.csv whole.{suffix} {compared} --units u.{suffix}".split()
+    )
+    said = refused(capsys, *f"report visits.csv rows.{suffix} {compared} --units rows.{suffix}".split())
+    assert "has the columns day, ward of" in said
+
+
 def test_units_without_columns_have_their_numbers_of_rows(visits):
     _run(f"{FIT} --units 30 --output rows.csv")
     rows = pd.read_csv("rows.csv")

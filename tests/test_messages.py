@@ -178,13 +178,40 @@ def test_options_of_samples(model, tmp_path, capsys, asked, said):
     assert said in refused(capsys, *arguments, *asked)
 
 
-def test_a_number_in_the_notation_of_the_file_is_said_in_the_one_of_options(model, tmp_path, capsys):
+def test_a_number_in_the_notation_of_the_file_is_read_unless_it_is_another_one_with_a_decimal_point(tmp_path, capsys):
     german = replace(SCHEMA, notation={"decimal": ",", "thousands": ".", "signs": ["\u20ac"]})
     MomentSynthesizer(8.0, schema=german, target="ill").fit(rows()).save(tmp_path / "m.safetensors")
     arguments = ("sample", str(tmp_path / "m.safetensors"), "--output", str(tmp_path / "out.csv"))
-    for written in ("age=1.000,5..", "age=1.000,5 \u20ac"):
-        assert "decimal point alone: write 1000.5" in refused(capsys, *arguments, "--given", written)
+    for written in ("age=1.000,5", "age=1.000,5 \u20ac", "age=1000.5"):
+        assert "within its bounds (18, 80), lowest first; got 1000.5" in refused(capsys, *arguments, "--given", written)
+    said = refused(capsys, *arguments, "--given", "age=20.000..")
+    assert "'20.000' is 20000 in the notation of the file, and another number with a decimal point: write" in said
     assert "write" not in refused(capsys, *arguments, "--given", "age=old")
+    assert main([*arguments, "--rows", "50", "--given", "age=30,5..60", "--decimal", "."]) == 0
+    assert pd.read_csv(tmp_path / "out.csv")["age"].between(31, 60).all()
+
+
+@pytest.mark.parametrize(
+    ("form", "given"),
+    [
+        ("%d.%m.%Y", "01.02.2020..31.03.2020"),
+        ("%d.%m.%Y %H:%M", "01.02.2020..31.03.2020 00:00"),
+        ("%d.%m.%Y %H:%M", "2020-02-01..31.03.2020"),
+        ("%d%^b%Y:%H:%M:%S", "01FEB2020..31MAR2020:00:00:00"),
+    ],
+)
+def test_a_date_of_a_condition_may_be_in_the_format_of_the_column(tmp_path, capsys, form, given):
+    column = Datetime("admitted", ("2020-01-01", "2020-12-31"), resolution="D", format=form)
+    frame = pd.DataFrame({"admitted": pd.date_range("2020-01-01", periods=366), "age": np.arange(366) % 60 + 20})
+    MomentSynthesizer(8.0, schema=Schema([column, Numeric("age", (18, 80))])).fit(frame).save(
+        tmp_path / "m.safetensors"
+    )
+    arguments = ("sample", str(tmp_path / "m.safetensors"), "--output", str(tmp_path / "out.csv"), "--rows", "50")
+    assert main([*arguments, "--given", f"admitted={given}"]) == 0
+    capsys.readouterr()
+    drawn = pd.to_datetime(pd.read_csv(tmp_path / "out.csv")["admitted"], format=form.replace("^", ""))
+    assert drawn.between("2020-02-01", "2020-03-31").all()
+    assert "as in 2020-12-31 (ISO 8601)" in refused(capsys, *arguments, "--given", "admitted=02/01/2020")
 
 
 def test_a_model_without_a_target_is_said_to_have_no_classes(tmp_path, capsys):

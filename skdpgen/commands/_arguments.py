@@ -98,6 +98,34 @@ def columns_of(path, notation):
     return column_names(path, notation)
 
 
+def columns_left_out(arguments, schema, notation):
+    """Return the columns that are not read, and the schema of the others.
+
+    Without a file, the columns are those of the schema.
+    """
+    if arguments.only_schema_columns and schema is None:
+        raise ValueError("--only-schema-columns needs --schema")
+    if schema is None and not arguments.drop and arguments.unit is None:
+        return [], None
+    names = list(schema) if arguments.input is None else columns_of(arguments.input, notation)
+    left_out = names_of(arguments.drop, names, "--drop")
+    if arguments.unit is not None:
+        if arguments.unit not in names and arguments.input is not None:
+            raise ValueError(f"--unit: no column {arguments.unit!r}; the file has {', '.join(names)}")
+        if arguments.unit in left_out or arguments.unit == arguments.target:
+            raise ValueError(f"--unit {arguments.unit!r} is dropped, or the target, too")
+    if arguments.target in left_out:
+        raise ValueError(f"--drop names the target {arguments.target!r}")
+    if schema is not None:
+        undeclared = [name for name in names if name not in schema and name not in left_out]
+        if arguments.only_schema_columns:
+            left_out += [name for name in undeclared if name not in (arguments.target, arguments.unit)]
+        schema = schema.select([name for name in schema if name not in left_out])
+    if set(names) <= set(left_out):
+        raise ValueError("--drop leaves no column")
+    return left_out, schema
+
+
 def options(**values):
     """Options of a command as text: None is no option, and a list one for each of its values."""
     given = [(name, one) for name, value in values.items() for one in (value if isinstance(value, list) else [value])]

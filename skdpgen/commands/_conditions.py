@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+
 from ._arguments import add_repeated
+from ._notations import date_in, number_in
 
 
 def add_conditions(parser):
@@ -11,7 +14,8 @@ def add_conditions(parser):
         parser,
         "--given COLUMN=VALUE",
         "rows with this value: of a category (repeated: one of several), of a number or date (LOW..HIGH: "
-        "between them, an end may be left out), or nothing after = for a missing value",
+        "between them, an end may be left out), or nothing after = for a missing value; numbers have a decimal point, "
+        "and dates are in ISO 8601, or both are as the schema of the fit stores",
     )
     parser.add_argument(
         "--class-ratio",
@@ -77,7 +81,7 @@ def _column(name, schema):
 
 
 def _condition(value, column, text, notation=None):
-    from ..tabular import Boolean, Categorical, Numeric
+    from ..tabular import Boolean, Categorical, Datetime, Numeric
 
     if isinstance(column, Categorical | Boolean):
         values = {str(option): option for option in column.values}
@@ -87,26 +91,23 @@ def _condition(value, column, text, notation=None):
     if value == "":
         return None
     bounds = f"; {column.name!r} takes numbers from {column.bounds[0]} to {column.bounds[1]}"
-    read = (lambda end: _number(end, text, bounds, notation)) if isinstance(column, Numeric) else str
+    if isinstance(column, Numeric):
+        read = functools.partial(_number, text=text, allowed=bounds, notation=notation)
+    else:
+        read = functools.partial(date_in, form=column.format if isinstance(column, Datetime) else None)
     low, dots, high = value.partition("..")
     return (read(low) if low else None, read(high) if high else None) if dots else read(value)
 
 
 def _number(value, text, allowed="", notation=None):
-    """A number with a decimal point; one in the notation of the file, as a schema declares it, is said in this form."""
-    try:
-        return float(value)
-    except ValueError:
-        plain = _plain(value, notation or {})
-        raise ValueError(f"{value!r} of {text} is no number{allowed}{plain}") from None
+    """A number with a decimal point, or in the notation of the file, as a schema declares it."""
+    number = number_in(value, notation)
+    if number is None:
+        raise ValueError(f"{value!r} of {text} is no number{allowed}{_plain(value)}")
+    return number
 
 
-def _plain(value, declared):
+def _plain(value):
     """What to write for a number that has other marks than a decimal point; "" for other texts."""
-    from ..data.notation import Notation
-
-    marks = {name: declared[name] for name in ("decimal", "thousands", "signs") if name in declared}
-    if marks and (numbers := Notation(**marks).numbers_of([value])):
-        return f"; options take numbers with a decimal point alone: write {numbers[0]:.15g}"
     other = any(mark in value for mark in ",' ") and any(character.isdigit() for character in value)
     return "; options take numbers with a decimal point alone, such as 1000.5" if other else ""

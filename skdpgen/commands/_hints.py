@@ -15,6 +15,10 @@ UNIT_HINT = "if one person (or household, or device) may have several rows, prot
 _FEWEST = 20
 # Share of the rows with different texts from which a column is free text.
 _FREE_TEXT = 0.2
+# Digits from which whole numbers without gaps may count rows, those from which equal ones may be codes, and most codes.
+_DIGITS_OF_A_COUNTER, _DIGITS_OF_A_CODE, _MOST_CODES = 4, 5, 1000
+# Two numbers in one text, the fewest different ones of each, and numbers that may be years.
+_TWO_NUMBERS, _FEWEST_NUMBERS, _YEAR = r"(\d+(?:[.,]\d+)?)\s?([/|;x*\u00d7])\s?(\d+(?:[.,]\d+)?)", 10, r"[12]\d{3}"
 # Share of the rows with different values from which a column may be one of keys, and the smallest of long numbers.
 _KEYS, _LONG = 0.95, 10**9
 # Rows for each value of a code, on average, from which it is no chance that another code follows from it.
@@ -122,17 +126,72 @@ def free_texts(frame):
 
 
 def likely_keys(frame):
-    """Return the columns of texts and of long whole numbers that hardly any two rows of a DataFrame share."""
+    """Return the columns of texts, of long whole numbers and of counters that hardly any two rows of a DataFrame share.
+
+    Counters have few gaps, and as many digits in all rows or the order of the rows.
+    """
     found = []
     for name in frame.columns:
         values = frame[name].dropna()
         if len(values) < _FEWEST or values.nunique() < _KEYS * len(values):
             continue
-        whole = pdt.is_integer_dtype(values.dtype) and bool((values >= _LONG).all())
-        # words, and moments, which a notation did not read, are no keys
-        if whole or (_is_text(values.dtype) and values.astype(str).str.fullmatch(r"[\w-]*\d[\w-]*").all()):
+        if pdt.is_integer_dtype(values.dtype):
+            likely = bool((values >= _LONG).all()) or _counts_rows(values)
+        else:  # words, and moments, which a notation did not read, are no keys
+            likely = _is_text(values.dtype) and values.astype(str).str.fullmatch(r"[\w-]*\d[\w-]*").all()
+        if likely:
             found.append(name)
     return found
+
+
+def _counts_rows(values):
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high - low >= 2 * len(values) or not values.is_unique:
+        return False
+    years = low >= 1800 and high < 2200
+    return not years and (_digits(values) >= _DIGITS_OF_A_COUNTER or values.is_monotonic_increasing)
+
+
+def _digits(values):
+    """The number of digits that all whole numbers have; 0 if they differ in it."""
+    low, high = int(values.min()), int(values.max())
+    return len(str(low)) if low >= 0 and len(str(low)) == len(str(high)) else 0
+
+
+def distinct_numbers(frame):
+    """Return the columns of whole numbers no two of which are equal: they may be keys, or quantities."""
+    whole = [name for name in frame.columns if pdt.is_integer_dtype(frame[name].dtype) and len(frame) >= _FEWEST]
+    return [name for name in whole if frame[name].notna().all() and frame[name].is_unique]
+
+
+def codes_of_one_length(frame):
+    """Return the columns of whole numbers that may be codes: long, of as many digits each, and few different ones."""
+    found = []
+    for name in frame.columns:
+        values = frame[name].dropna()
+        if len(values) < _FEWEST or not pdt.is_integer_dtype(values.dtype) or _digits(values) < _DIGITS_OF_A_CODE:
+            continue
+        rounded = bool((values % 10 == 0).all())  # as amounts are
+        if not rounded and 2 < values.nunique() <= min(_MOST_CODES, len(values) / _ROWS_OF_A_CODE):
+            found.append(name)
+    return found
+
+
+def two_numbers(frame):
+    """Return the columns of text whose values are two numbers with one mark between them, such as 120/80."""
+    return [name for name in frame.columns if _is_text(frame[name].dtype) and are_two_numbers(frame[name].dropna())]
+
+
+def are_two_numbers(values):
+    """Whether private values of text, none of them missing, are two numbers with one mark between them.
+
+    A month or a season with a year, as 01/2024 and 2019/20, is none, nor are scores such as 8/10.
+    """
+    different = pd.Series(values.unique(), dtype="string")
+    parts = different.str.extract(_TWO_NUMBERS) if different.str.fullmatch(_TWO_NUMBERS).all() else None
+    if parts is None or parts.empty or parts[1].nunique() > 1:
+        return False
+    return all(parts[k].nunique() >= _FEWEST_NUMBERS and not parts[k].str.fullmatch(_YEAR).all() for k in (0, 2))
 
 
 def _is_text(dtype):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from ..utils.printing import say
@@ -17,6 +18,8 @@ _ENTRIES = {
     "skip_lines": ("skip_lines", "skip_lines"),
     "header": ("header", "numeric_names"),
 }
+# Those that say how numbers are written.
+_OF_NUMBERS = ("decimal", "thousands", "signs")
 
 
 def reading(arguments, schema=None, path=None):
@@ -95,6 +98,45 @@ def declared_notation(notation):
         if value != getattr(USUAL_NOTATION, name):
             found[entry] = list(value) if isinstance(value, tuple) else value
     return found or None
+
+
+def number_in(text, declared=None):
+    """Return the number that an option names: with a decimal point, or in the notation that a schema declares.
+
+    `declared`: `notation` of the schema. None is returned for other texts. Raises ValueError: both read another number.
+    """
+    from ..data.notation import Notation
+
+    try:
+        plain = float(text)
+    except ValueError:
+        plain = None
+    marks = {_ENTRIES[name][1]: (declared or {})[name] for name in _OF_NUMBERS if name in (declared or {})}
+    found = Notation(**marks).numbers_of([text]) if marks else []
+    if plain is not None and found and found[0] != plain:
+        raise ValueError(
+            f"{text!r} is {found[0]:.15g} in the notation of the file, and another number with a decimal point: write "
+            f"it without a mark of thousands, {found[0]:.15g}, or with the decimal mark {declared.get('decimal', '.')}"
+        )
+    return found[0] if plain is None and found else plain
+
+
+def date_in(text, form=None):
+    """Return the date that an option names, in ISO 8601; what is no date stays as it is.
+
+    `form`: format of the column, which may lack its time of the day here; None: a date is in ISO 8601.
+    """
+    import pandas as pd
+
+    from ..tabular._formats import form_of_strptime
+
+    if form is None or re.match(r"\s*\d{4}-", text):
+        return text
+    for known in (form, re.split("[T :]?%[HI]", form)[0]):
+        moment = pd.to_datetime(text, format=form_of_strptime(known), errors="coerce")
+        if not pd.isna(moment):
+            return moment.isoformat()
+    return text
 
 
 def refuse_notations(settled, found):

@@ -50,6 +50,8 @@ class Answers:
     left_out: list = field(default_factory=list)  # list of str
     target: str | None = None
     unit: str | None = None  # column of the identifiers of persons with several rows; it is not in the schema
+    missing: list = field(default_factory=list)  # list of str; numbers that stand for a missing value, in all columns
+    frame: object = None  # DataFrame; the rows, in which these numbers are missing
 
 
 class Terminal:
@@ -72,13 +74,14 @@ def on_terminal():
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
-def ask_about(schema, frame, terminal, target=None, public=()) -> Answers:
+def ask_about(schema, frame, terminal, target=None, public=(), limits=()) -> Answers:
     """Ask about the target, about persons with several rows, about each column that is open, and about missing values.
 
     `schema`: what the dtypes of `frame` and the options of the command give.
     `frame`: private rows. What is computed from them goes to `terminal` and nowhere else.
     `target`: the target, if an option named it; None asks.
     `public`: columns that an option has declared public: they are not asked about.
+    `limits`: columns in which results beyond a limit of measurement are written, such as <5.
     """
     terminal.say(_INTRODUCTION)
     if target is None:
@@ -86,7 +89,7 @@ def ask_about(schema, frame, terminal, target=None, public=()) -> Answers:
     unit = _unit(schema, frame, target, terminal)
     if unit is not None:
         schema = schema.select([name for name in schema if name != unit])
-    columns, public, left_out = dict(schema._by_name), list(public), []
+    columns, public, left_out, marks = dict(schema._by_name), list(public), [], []
     open_ = [name for name in schema.incomplete if name not in public]
     place = 0
     while place < len(open_):
@@ -95,8 +98,11 @@ def ask_about(schema, frame, terminal, target=None, public=()) -> Answers:
         columns[name] = schema[name]
         public, left_out = ([one for one in names if one != name] for names in (public, left_out))
         head = f"[{place + 1} of {len(open_)}] {printable(name)}"
-        question = _Question(schema[name], frame[name], name == target, head, terminal)
+        question = _Question(schema[name], frame[name], name == target, head, terminal, name in limits)
         answer = question.answered()
+        for mark in question.missing:
+            frame = _without(frame, mark, name, terminal)
+            marks.append(mark)
         if answer == "q":
             break
         if answer == "b":
@@ -113,7 +119,36 @@ def ask_about(schema, frame, terminal, target=None, public=()) -> Answers:
         raise ValueError("every column is left out: no schema was written")
     kept = _never_missing(kept, frame, terminal)
     rest = schema.select([column.name for column in kept])  # its constraints
-    return Answers(rest.replace(*kept), public, left_out, target, unit)
+    return Answers(rest.replace(*kept), public, left_out, target, unit, marks, frame)
+
+
+def _without(frame, mark, asked, terminal):
+    """The rows in which a number is a missing value in all columns, as the reader of a file has it.
+
+    `asked`: column in whose question the answer was given.
+    """
+    masked = {name: _masked(frame[name], mark) for name in frame.columns}
+    masked = {name: values for name, values in masked.items() if values is not None}
+    if others := [printable(name) for name in masked if name != asked]:
+        terminal.say(f"  | {printable(mark)} is now a missing value in these columns too: {', '.join(others)}.")
+    return frame.assign(**masked)
+
+
+def _masked(values, mark):
+    """A column in which a number, given as text, is missing; None where it does not occur."""
+    import pandas as pd
+    from pandas.api import types as pdt
+
+    if pdt.is_numeric_dtype(values.dtype) and not pdt.is_bool_dtype(values.dtype):
+        found = values == float(mark)
+    elif isinstance(values.dtype, pd.StringDtype):
+        found = values == mark
+    else:
+        return None
+    found = found.fillna(False).astype(bool)
+    if not found.any():
+        return None
+    return (values.astype("Int64") if values.dtype.kind == "i" else values).mask(found)
 
 
 def _target(schema, frame, terminal):
@@ -159,10 +194,14 @@ def _as_code(column, frame):
 class _Question:
     """One open column: what its rows show, what may be declared, and the column that an answer gives."""
 
-    def __init__(self, column, values, is_target, head, terminal):
-        self.column, self.values, self.is_target = column, values, is_target
+    def __init__(self, column, values, is_target, head, terminal, has_limits=False):
+        self.column, self.values, self.is_target, self.has_limits = column, values, is_target, has_limits
         self.head, self.terminal = head, terminal
-        self.found = values.dropna()
+        self.missing = []  # texts of numbers that stand for a missing value, by an answer
+        self._find()
+
+    def _find(self):
+        self.found = self.values.dropna()
         self.different = self.found.nunique()
 
     def answered(self):
@@ -187,7 +226,7 @@ class _Question:
         say = self.terminal.say
         say(f"{self.head}: {self._kind()}")
         say(f"  | {self._facts()}")
-        for remark in self._remarks():
+        for remark in [*self._limits(), *self._remarks()]:
             say(f"  | {remark}")
         if identifies_persons(self.column) and not self.is_target:
             say("  By its name the column may identify persons: leave it out (x), or let i draw fresh keys.")
@@ -229,9 +268,15 @@ class _Question:
             shown += f", {_short(self.found.min())} to {_short(self.found.max())}"
         return f"{shown}; {missing:,} of {len(self.values):,} missing" if missing else f"{shown}; none missing"
 
+    def _limits(self):
+        if not self.has_limits or self._categorical:
+            return []
+        return ["Some results are beyond a limit of measurement, as <5: type the limit as a bound (that of < first, "
+                "that of > last), so that the rows at it keep their share; else the fit spreads them."]  # fmt: skip
+
     def _remarks(self):
         """What the rows suggest, one sentence each."""
-        from ._hints import are_free_text, codes_of_missing_values
+        from ._hints import are_free_text, are_two_numbers, codes_of_missing_values, codes_of_one_length
 
         n_rows, text = len(self.found), self._categorical and not self._numbers
         if n_rows < _FEW_ROWS:
@@ -241,14 +286,20 @@ class _Question:
         if self.different == n_rows and (text or self._whole) and not self.is_target:
             return ["Looks like a key: no two rows share a value. A key cannot be learned, and a real one must not be "
                     "published; i draws fresh ones."]  # fmt: skip
+        if text and are_two_numbers(self.found):
+            return ["Looks like two numbers in one text: split it into two columns, from which much is learned; as "
+                    "text nothing is; until then leave the column out: x."]  # fmt: skip
         if text and are_free_text(self.found):
             return ['Looks like free text: values that few rows share all become "other"; leave the column out: x.']
         if codes := [] if self._categorical else codes_of_missing_values(self.found):
             return [f"{', '.join(map(str, codes))}: apart from all other numbers. If it stands for a missing value, "
-                    "stop by Ctrl+C, and give it as --missing."]  # fmt: skip
+                    f"answer m {codes[0]}: it is then missing in all columns, as by --missing."]  # fmt: skip
         if self._whole and self.different <= _MOST_CODES and not self._categorical:
             return ["Few different whole numbers: if they are codes or classes (answer c), their order means nothing, "
                     "and numbers between them must not appear."]  # fmt: skip
+        if self._whole and not self._categorical and codes_of_one_length(self.found.to_frame()):
+            return ["As many digits each, and values that repeat: if they are codes (answer c), their order means "
+                    "nothing."]  # fmt: skip
         return []
 
     @property
@@ -264,6 +315,7 @@ class _Question:
         facts = ["Enter  learn them", typed, "p  those of the file, if they are public"]
         others = ["c  a code, not a quantity"] if self._whole else []
         others += ["i  a key (i P-####: of this form)"] if self._may_be_key else []
+        others += ["m -9  -9 means missing"] if self._numbers else []
         others += [] if self.is_target else ["x  leave the column out"]
         return [" | ".join(facts), " | ".join([*others, "b  back", "q  Enter for all that follow"])]
 
@@ -281,6 +333,8 @@ class _Question:
         if answer == "c" and self._whole:
             self.column = _as_code(self.column, self.values.to_frame())
             return None
+        if answer.startswith("m ") and self._numbers:
+            return self._take_missing(answer[2:].strip())
         if answer == "p":
             return self._of_file()
         if len(answer) == 1 and answer.isalpha():
@@ -291,6 +345,16 @@ class _Question:
             return None
         self.column = column
         return ""
+
+    def _take_missing(self, mark):
+        """Make a number missing; return None, which asks again about the others."""
+        self._number(mark)
+        values = _masked(self.values, mark)
+        if values is None:
+            raise ValueError(f"no row has {mark} here")
+        self.values, self.column = values, replace(self.column, missing=True)
+        self.missing.append(mark)
+        self._find()
 
     def _of_file(self):
         from .. import Schema

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pandas as pd
-
 
 def add_synthetic_units(parser):
     """Options of samples that consist of units of several rows."""
@@ -73,4 +71,6 @@ class UnitTables:
 
     def units(self):
         """Return the table of all units whose rows have been taken."""
+        import pandas as pd
+
         return pd.concat(self._found, ignore_index=True)

@@ -8,6 +8,8 @@ import warnings
 
 from ._arguments import (
     add_budget,
+    add_dropping,
+    add_only_schema_columns,
     add_reading,
     add_schema,
     add_settings,
@@ -15,6 +17,7 @@ from ._arguments import (
     add_unit,
     check_budget,
     class_of,
+    columns_left_out,
     find_models,
     make_model,
     read_settings,
@@ -45,6 +48,8 @@ def add(command):
     add_budget(command)
     add_target(command)
     add_schema(command)
+    add_only_schema_columns(command, "these columns are learned and charged")
+    add_dropping(command)
     command.add_argument(
         "--rows",
         type=int,
@@ -69,7 +74,8 @@ def run(arguments):
         check_apart(arguments.input, arguments.schema, arguments.plot)
     check_budget(arguments)
     units, most = unit_settings(arguments)
-    estimator, data = _estimator(arguments, units), _data(arguments)
+    data, schema = _data(arguments)
+    estimator = _estimator(arguments, units, schema)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plan = BudgetPlan.of(estimator.plan(*data), arguments.rows)
@@ -119,38 +125,43 @@ def _in_words(compared, unit):
     ]
 
 
-def _estimator(arguments, units):
-    from .. import Schema
-
+def _estimator(arguments, units, schema):
     find_models("--model", [arguments.model])
     parameters = {"epsilon": arguments.epsilon, "delta": arguments.delta, "neighboring": arguments.neighboring}
-    if arguments.schema is not None:
-        parameters["schema"] = Schema.load(arguments.schema)
+    if schema is not None:
+        parameters["schema"] = schema
     if arguments.target is not None:
         parameters["target"] = arguments.target
     return make_model(arguments.model, parameters | units | read_settings(arguments.set))
 
 
 def _data(arguments):
-    """Arguments of `plan`: the rows of the file, or dummy rows of the declared columns."""
+    """Arguments of `plan`, the rows of the file, or dummy rows of the declared columns; and their schema."""
     import numpy as np
 
     from .. import Schema
     from ..data.table_reading import read_table
     from ..model_selection import rows_like
+    from ._units import with_unit
 
     given = [name for name in ("input", "schema", "columns") if getattr(arguments, name) is not None]
     if arguments.columns is not None:
         if len(given) > 1 or arguments.columns < 1:
             raise ValueError("--columns must be a positive number, without INPUT and --schema: it is for arrays")
         X = np.random.default_rng(0).random((60, arguments.columns))
-        return (X,) if arguments.unit is None else (X, None, np.arange(60))
+        if arguments.drop or arguments.only_schema_columns:
+            raise ValueError("--drop and --only-schema-columns are for tables: leave them out with --columns")
+        return ((X,) if arguments.unit is None else (X, None, np.arange(60))), None
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     if arguments.input is not None:
-        return (read_table(arguments.input, reading(arguments, schema, arguments.input), schema=schema),)
+        notation = reading(arguments, schema, arguments.input)
+        left_out, schema = columns_left_out(arguments, schema, notation)
+        rows = read_table(arguments.input, notation, schema=with_unit(schema, arguments.unit), left_out=left_out)
+        return (rows,), schema
     if schema is None:
         raise ValueError("give INPUT, --schema or --columns: a plan depends on the columns")
+    _, schema = columns_left_out(arguments, schema, None)
     rows = rows_like(schema)
     if arguments.unit is not None and arguments.unit not in rows:
         rows[arguments.unit] = np.arange(len(rows))
-    return (rows,)
+    return (rows,), schema

@@ -52,6 +52,11 @@ def add(command):
         help="column of identifiers, such as a patient number, as for synthesize: it is compared with nothing; the "
         "page shows how many rows units have, and how similar they are",
     )
+    command.add_argument(
+        "--units",
+        metavar="UNITS.csv",
+        help="with --unit: synthetic units, as --units-output wrote them; their columns are joined to SYNTHETIC.csv",
+    )
     add_only_schema_columns(command, "they are compared too")
     command.add_argument(
         "--kinds-from-values",
@@ -77,7 +82,9 @@ def run(arguments):
     from ..report import build_report, read_results
 
     check_output(arguments.output)
-    read = (arguments.real, arguments.synthetic, arguments.test, arguments.card, arguments.model)
+    if arguments.units is not None and arguments.unit is None:
+        raise ValueError("--units, the file of synthetic units, needs --unit, the column of identifiers")
+    read = (arguments.real, arguments.synthetic, arguments.units, arguments.test, arguments.card, arguments.model)
     for path in (*read, arguments.schema, arguments.results):  # a table may be compared with itself
         check_apart(arguments.output, path)
     if arguments.positive is not None and arguments.target is None:
@@ -126,6 +133,9 @@ def _tables(arguments, paths, schema):
     notations = [reading(arguments, declares, path) for path in paths]
     notations[1] = _of_synthetic(paths[1], notations[1])
     columns = [columns_of(path, notation) for path, notation in zip(paths, notations)]
+    units = None if arguments.units is None else _units_of(arguments, schema, declares, columns[1])
+    if units is not None:
+        columns[1] = [*columns[1], *(name for name in units.columns if name != arguments.unit)]
     left_out = names_of(arguments.drop, list(dict.fromkeys([*columns[0], *columns[1]])), "--drop")
     if arguments.unit is not None and (arguments.unit not in columns[0] or arguments.unit in left_out):
         raise ValueError(f"--unit: no column {arguments.unit!r} in {paths[0]}, which has {', '.join(columns[0])}")
@@ -135,12 +145,36 @@ def _tables(arguments, paths, schema):
             raise ValueError("--only-schema-columns needs --schema")
         kept = {*schema, *keys, arguments.target}
         left_out += [name for names in columns for name in names if name not in kept and name not in left_out]
-    _check_columns(paths, columns, left_out, schema, keys)
+    _check_columns(paths, columns, left_out, schema, keys, units_apart=bool(keys) and units is None)
     tables, read_as = [], with_unit(schema, arguments.unit)
-    for path, names, notation in zip(paths, columns, notations):
-        dropped = [name for name in left_out if name in names]
+    for path, notation in zip(paths, notations):
+        dropped = [name for name in columns_of(path, notation) if name in left_out]
         tables.append(read_table(path, notation, schema=read_as, left_out=dropped))
+    if units is not None:
+        units = units.drop(columns=[name for name in left_out if name in units])
+        tables[1] = tables[1].merge(units, on=arguments.unit, how="left")
     return tables
+
+
+def _units_of(arguments, schema, declares, columns):
+    """The table of synthetic units, of which the table of their rows has the identifiers and no other column.
+
+    `declares`: schema of their notation. `columns`: of the rows.
+    """
+    from ..data.table_reading import read_table
+
+    path, unit = arguments.units, arguments.unit
+    notation = _of_synthetic(path, reading(arguments, declares, path))
+    found = columns_of(path, notation)
+    for file, names in ((path, found), (arguments.synthetic, columns)):
+        if unit not in names:
+            raise ValueError(f"--units: no column {unit!r} in {file}, which has {', '.join(names)}")
+    if twice := [name for name in found if name in columns and name != unit]:
+        raise ValueError(f"--units: {arguments.synthetic} has the columns {', '.join(twice)} of {path} too")
+    units = read_table(path, notation, schema=with_unit(schema, unit))
+    if units[unit].isna().any() or not units[unit].is_unique:
+        raise ValueError(f"--units: {path} must have one row for each {unit}")
+    return units
 
 
 def _of_synthetic(path, notation):
@@ -152,8 +186,11 @@ def _of_synthetic(path, notation):
     return replace(notation, encoding=None) if other else notation
 
 
-def _check_columns(paths, columns, left_out, schema, keys):
-    """Refuse tables of different columns but for `keys` and those of the schema, before any of their rows is read."""
+def _check_columns(paths, columns, left_out, schema, keys, *, units_apart):
+    """Refuse tables of different columns but for `keys` and those of the schema, before any of their rows is read.
+
+    `units_apart`: whether columns that synthetic rows lack may be in a file of units.
+    """
     from ..tabular import Identifier
 
     declared = () if schema is None else schema.columns
@@ -168,4 +205,6 @@ def _check_columns(paths, columns, left_out, schema, keys):
             option = f"--drop {shlex.quote(','.join(dict.fromkeys([*left_out, *lacking])))}"
             if schema is not None and not set(lacking) & set(schema):
                 option += ", or --only-schema-columns"
+            if units_apart and set(names) <= set(real) and path == paths[1]:
+                option += "; columns of units that synthesize --units-output wrote apart: give that file as --units"
             raise ValueError(f"{said}; to compare the others, give {option}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 import shlex
 import sys
 import warnings
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from ..utils.printing import say
 from ._arguments import add_dropping, add_reading, add_repeated, columns_of, names_of, options
-from ._notations import declared_notation, reading, refuse_notations
+from ._notations import date_in, declared_notation, number_in, reading, refuse_notations
 
 # File of the answers, where none is named and stdout is a terminal too.
 _OUTPUT = "schema.json"
@@ -47,6 +48,17 @@ def add(command):
         ("--categorical", "categorical although their values are numbers, such as codes"),
     ):
         add_repeated(command, f"{option} A,B", f"columns that are {what}")
+    add_repeated(
+        command,
+        "--hierarchy COLUMN=N,M",
+        "codes whose first N, and first M, characters are groups, as in ICD-10: groups are learned where single codes "
+        "are too rare",
+    )
+    add_repeated(
+        command,
+        "--bounds COLUMN=LOW..HIGH",
+        "public bounds of a column of numbers or dates, such as age=0..120",
+    )
     add_dropping(command)
     command.add_argument(
         "--no-questions",
@@ -76,23 +88,27 @@ def run(arguments):
     if arguments.drop:
         left_out = names_of(arguments.drop, columns_of(arguments.input, notation), "--drop")
     frame = read_table(arguments.input, notation, left_out=left_out, refuse=_refusal(arguments, notation, left_out))
-    schema, target = _settled(arguments, frame), arguments.target
+    schema, target = _settled(arguments, frame, notation), arguments.target
+    limits = _with_limits(arguments, notation, schema)
     public = list(schema) if "*" in arguments.public else arguments.public
     if terminal is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it comes with the schema that is written
             declare_public(schema, frame, public)  # refused before the first question
         try:
-            answers = ask_about(schema, frame, terminal, target, public)
+            answers = ask_about(schema, frame, terminal, target, public, limits)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted; no schema was written") from None
-        schema, left_out = answers.schema, [*left_out, *answers.left_out]
+        schema, left_out, frame = answers.schema, [*left_out, *answers.left_out], answers.frame
+        if answers.missing:
+            notation = replace(notation, missing_marks=(*(notation.missing_marks or ("",)), *answers.missing))
+        if fills := _fills_empty_fields(arguments, notation, frame):
+            terminal.say(fills)
         public = [name for name in answers.public if name in schema]
         if output and arguments.output is None:
             output = _new_file(output, terminal, arguments.input)
     schema = replace(declare_public(schema, frame, public), notation=declared_notation(notation))
-    if terminal is None:
-        _say_what_to_do(arguments, schema, frame)
+    units = _say_what_to_do(arguments, schema, frame, notation, limits) if terminal is None else []
     if output:
         schema.save(output)
         print(f"schema of {len(schema)} columns written to {output}")
@@ -101,7 +117,8 @@ def run(arguments):
     if terminal is not None:
         _say_what_comes_next(arguments, output or _OUTPUT, answers.target, answers.unit, left_out)
     elif output:
-        _say_what_comes_next(arguments, output, arguments.target, None, left_out)
+        _say_for_whom(units)
+        _say_what_comes_next(arguments, output, arguments.target, next(iter(units), None), left_out)
 
 
 def _refusal(arguments, notation, left_out):
@@ -131,55 +148,65 @@ def _new_file(path, terminal, source):
     return path
 
 
-def _say_what_to_do(arguments, schema, frame):
-    from ..tabular import Identifier
-    from ._hints import likely_units
+def _say_what_to_do(arguments, schema, frame, notation, limits):
+    """Say what to check and what the rows suggest; return the columns of persons that may have several rows."""
+    from ..tabular import Identifier, Numeric
+    from ._hints import code_systems, likely_units, two_numbers
 
     say(
         "the schema declares the names and kinds of the columns as public. Check them. Replace null by bounds "
         'or categories that are public knowledge, such as [0, 120], ["2020-01-01", "2024-12-31"] or ["yes", "no"]; '
         'what stays null is learned, and charged. Set "missing" to false for a column that cannot have missing values'
     )
-    found = _point_out(arguments, schema)
-    known = [name for name in frame.columns if isinstance(schema[name], Identifier) and schema[name].within_unit]
-    _point_out_values(frame.drop(columns=known))
     modelled = frame.drop(columns=[name for name in frame.columns if isinstance(schema[name], Identifier)])
-    for option, names in _point_out_columns(modelled).items():
+    units = [name for name in likely_units(modelled) if name != arguments.target]
+    found = _point_out(arguments, schema, units)
+    found["number_in_unit"] += _point_out_values(modelled, units)
+    _point_out_limits(arguments, limits)
+    if fills := _fills_empty_fields(arguments, notation, frame):
+        say(fills)
+    settled = [name for name in modelled.columns if getattr(schema[name], "hierarchy", None) is not None]
+    hierarchies = code_systems(modelled.drop(columns=[*settled, *units, *two_numbers(modelled)]))
+    numbers = [name for name in modelled.columns if isinstance(schema[name], Numeric) and schema[name].bounds is None]
+    for option, names in _point_out_columns(modelled, numbers, units, hierarchies).items():
         found[option] += names
-    _say_in_one_command(arguments, found, likely_units(modelled))
+    _say_in_one_command(arguments, found, units, hierarchies, empty_first=fills is not None)
     if schema.notation is not None:
         say(
             f"the schema stores how the file is written ({_notation(arguments).strip()}): synthesize and "
             "report need no such options with this schema, and synthetic rows are written in the same way"
         )
+    return units
 
 
-def _say_in_one_command(arguments, found, units):
+def _say_in_one_command(arguments, found, units, hierarchies, *, empty_first):
     """Print the command that takes all that was suggested, and what was asked of this one.
 
     `found`: names by option; the first option that has a name takes it. `units`: stay as they are, for ``--unit``.
+    `hierarchies`: numbers of first characters, by column. `empty_first`: whether ``--missing ''`` is to be the first.
     """
     taken, given = list(units), {}
     for option, names in found.items():
         given[option] = [name for name in dict.fromkeys(names) if name not in taken and name != arguments.target]
         taken += given[option]
-    if not any(given.values()):
+    groups = [f"{name}={_comma(lengths)}" for name, lengths in hierarchies.items() if name not in taken]
+    if not (any(given.values()) or groups or empty_first):
         return
-    asked = {"id": arguments.id, "categorical": arguments.categorical, "drop": arguments.drop}
-    text = options(public=arguments.public, target=arguments.target, number_in_unit=arguments.number_in_unit)
+    text = options(public=arguments.public, target=arguments.target)
     for option, names in given.items():
-        text += options(**{option: [*asked[option], *([_comma(names)] if names else [])]})
+        text += options(**{option: [*getattr(arguments, option), *([_comma(names)] if names else [])]})
+    text += options(hierarchy=[*arguments.hierarchy, *groups], bounds=arguments.bounds)
     text += " --no-questions" * arguments.no_questions + options(output=arguments.output)
     say(
         "all of these suggestions in one command, from which you can take out what is wrong: skdpgen schema "
-        f"{shlex.quote(arguments.input)}{_notation(arguments, dates=True)}{text}"
+        f"{shlex.quote(arguments.input)}{_notation(arguments, dates=True, empty_first=empty_first)}{text}"
     )
 
 
-def _notation(arguments, *, dates=False):
+def _notation(arguments, *, dates=False, empty_first=False):
     """The options of this command that say how the file is written, for this command again; the schema has them too."""
     text = options(
-        missing=arguments.missing,
+        missing=[*[""] * empty_first, *arguments.missing],
         separator=arguments.separator,
         thousands=arguments.thousands,
         decimal=arguments.decimal,
@@ -189,6 +216,19 @@ def _notation(arguments, *, dates=False):
         skip_lines=arguments.skip_lines,
     )
     return text + (" --header" if arguments.header else "")
+
+
+def _say_for_whom(units):
+    """Say what --unit in the next commands is for: the rows suggest it, and nobody has answered for it."""
+    if not units:
+        return
+    unit, *others = units
+    other = f" (or name {' or '.join(others)} in its place)" if others else ""
+    say(
+        f"--unit {shlex.quote(unit)} in the next commands{other} is for a person who may have several rows: the "
+        f"guarantee is then for all rows of one {unit}. Without it the guarantee is for one row, and {unit} is learned "
+        "as any other column: if each person has one row, leave out both"
+    )
 
 
 def _say_what_comes_next(arguments, schema, target, unit, left_out):
@@ -204,7 +244,7 @@ def _say_what_comes_next(arguments, schema, target, unit, left_out):
     )
 
 
-def _settled(arguments, frame):
+def _settled(arguments, frame, notation):
     """Return the schema that the dtypes of a frame and the options give."""
     from pandas.api.types import is_float_dtype
 
@@ -225,9 +265,56 @@ def _settled(arguments, frame):
         if twice := [name for name in named[one] if name in named[other]]:
             raise ValueError(f"{twice[0]!r} is named by {one} and by {other}: give one of them")
     schema = Schema.from_kinds(frame.drop(columns=[*keys, *numbers]), categorical=codes)
+    schema = schema.replace(*_with_hierarchies(schema, arguments.hierarchy))
+    schema = schema.replace(*_with_bounds(schema, arguments.bounds, declared_notation(notation)))
     made = {name: identifier_of(name, frame[name].dtype, patterns[name]) for name in keys}
     made |= {name: replace(identifier_of(name, frame[name].dtype), within_unit=True) for name in numbers}
     return Schema(made[name] if name in made else schema[name] for name in names)
+
+
+def _with_hierarchies(schema, texts):
+    """Return the columns to which ``--hierarchy`` gives groups of categories."""
+    from ..tabular import Categorical
+
+    changed = []
+    for text in texts:
+        name, equals, lengths = text.rpartition("=")
+        if not equals or not all(length.isdecimal() for length in lengths.split(",")):
+            raise ValueError(f"--hierarchy must be COLUMN=N or COLUMN=N,M, numbers of first characters; got {text}")
+        if name not in schema or not isinstance(schema[name], Categorical):
+            texts_of = [str(column.name) for column in schema.columns if isinstance(column, Categorical)]
+            raise ValueError(
+                f"--hierarchy: {name!r} is no column of text or of --categorical codes; these are "
+                f"{', '.join(texts_of) or 'none'}"
+            )
+        changed.append(replace(schema[name], hierarchy=tuple(map(int, lengths.split(",")))))
+    return changed
+
+
+def _with_bounds(schema, texts, declared):
+    """Return the columns to which ``--bounds`` gives bounds, in the notation `declared` or the usual one."""
+    from ..tabular import Datetime, Numeric
+
+    changed = []
+    for text in texts:
+        name, equals, bounds = text.rpartition("=")
+        low, dots, high = bounds.partition("..")
+        if not (equals and dots):
+            raise ValueError(f"--bounds must be COLUMN=LOW..HIGH; got {text}")
+        if name not in schema or not isinstance(schema[name], Numeric | Datetime):
+            known = [str(column.name) for column in schema.columns if isinstance(column, Numeric | Datetime)]
+            raise ValueError(
+                f"--bounds: {name!r} is no column of numbers or dates; these are {', '.join(known) or 'none'}"
+            )
+        if isinstance(schema[name], Datetime):
+            ends = [date_in(end, schema[name].format) for end in (low, high)]
+        else:
+            ends = [number_in(end, declared) for end in (low, high)]
+            if None in ends:
+                raise ValueError(f"--bounds must be COLUMN=LOW..HIGH, with two numbers; got {text}")
+            ends = [int(end) if end.is_integer() else end for end in ends]
+        changed.append(replace(schema[name], bounds=tuple(ends)))
+    return changed
 
 
 def _patterns(texts, known):
@@ -240,8 +327,10 @@ def _patterns(texts, known):
     return found
 
 
-def _point_out(arguments, schema):
+def _point_out(arguments, schema, units):
     """Say which columns may be identifiers or codes, by names and dtypes alone, and the command that settles it.
+
+    `units`: columns of persons with several rows, of which something else is said.
 
     Returns: their names by option, a dict.
     """
@@ -256,7 +345,7 @@ def _point_out(arguments, schema):
             f"names, addresses or the like, by the names of the columns: {', '.join(persons)}. If they "
             f"identify persons, leave them out: {again} --drop {listed}; or for fresh keys: --id {listed}"
         )
-    if keys := [name for name in likely_identifiers(schema) if name not in persons]:
+    if keys := [name for name in likely_identifiers(schema) if name not in (*persons, *units)]:
         listed = shlex.quote(",".join(keys))
         say(
             f"identifiers, by their names: {', '.join(keys)}. For fresh keys: {again} --id {listed}; without "
@@ -269,24 +358,27 @@ def _point_out(arguments, schema):
             f"{shlex.quote(','.join(codes))}"
         )
     whole = [column for column in schema.columns if isinstance(column, Numeric) and column.integer]
-    whole = [column.name for column in whole if not column.complete and column.name not in (*keys, *persons, *codes)]
+    settled = (*keys, *persons, *codes, *units)
+    whole = [column.name for column in whole if not column.complete and column.name not in settled]
     if whole:
         say(
             f"whole numbers, which are taken for quantities: {', '.join(map(str, whole))}. If one of them is "
             "a code or a class, name it by --categorical, or --target"
         )
-    return {"id": keys, "categorical": codes, "drop": persons}
+    return {"number_in_unit": [], "id": keys, "categorical": codes, "drop": persons}
 
 
-def _point_out_values(frame):
-    """Say what the rows suggest, without a value of them: for the data holder alone."""
-    from ._hints import UNIT_HINT, codes_of_missing_values, likely_units, row_numbers
+def _point_out_values(frame, units):
+    """Say what the rows suggest, without a value of them: for the data holder alone.
 
-    units = likely_units(frame)
+    Returns: the columns that number the rows of a person.
+    """
+    from ._hints import UNIT_HINT, codes_of_missing_values, row_numbers
+
     likely = f". Likely columns, by their names and repeated values: {', '.join(units)}" if units else ""
     unit = shlex.quote(units[0]) if units else "COLUMN"
     say(f"{UNIT_HINT}: skdpgen synthesize --unit {unit}, the column of their identifiers{likely}")
-    if units and (numbers := row_numbers(frame, units[0])):
+    if numbers := row_numbers(frame, units[0]) if units else []:
         say(
             f"numbers of the rows of one {units[0]}, from 1: {', '.join(numbers)}. If the rows of synthetic "
             f"persons are to be numbered in the same way: --number-in-unit {shlex.quote(','.join(numbers))}"
@@ -295,34 +387,107 @@ def _point_out_values(frame):
         say(
             f"numbers such as -9, -99 or 999, apart from all others: {', '.join(map(str, marked))}. If they "
             "stand for a missing value, give each as --missing NUMBER. Synthetic rows are written with the first TEXT "
-            "of --missing: with --missing '' before the numbers, with empty fields"
+            "of --missing: with --missing '' before the numbers, with empty fields. The commands below lack these "
+            "options, because a number of --missing is a missing value in all columns"
         )
+    return numbers
 
 
-def _point_out_columns(frame):
+def _with_limits(arguments, notation, schema):
+    """Return the columns without bounds in which results beyond a limit of measurement are written, such as <5."""
+    from ..data.other_notations import SIGNS_OF_LIMITS
+    from ..data.table_reading import read_texts
+    from ..tabular import Numeric
+
+    signs = [re.escape(sign.strip()) for sign in notation.signs if sign.strip() in SIGNS_OF_LIMITS]
+    names = [column.name for column in schema.columns if isinstance(column, Numeric) and column.bounds is None]
+    if not (signs and names):
+        return []
+    texts = read_texts(arguments.input, notation, names)
+    return [name for name in names if texts[name].str.contains("|".join(signs)).any()]
+
+
+def _point_out_limits(arguments, limits):
+    """Say that limits of measurement are to be declared as bounds: the rows at a bound keep their share."""
+    if not limits:
+        return
+    say(
+        f"results beyond a limit of measurement, as <5, which is read as 5: {_comma(limits)}. Declare the limit as a "
+        "bound of the column, that of < as the lowest one and that of > as the highest one. The rows at a bound keep "
+        "their exact share; the fit spreads those at a limit that is not declared over values near it. With numbers in "
+        f"place of LOW and HIGH: skdpgen schema {shlex.quote(arguments.input)}{_notation(arguments, dates=True)}"
+        + options(bounds=[f"{name}=LOW..HIGH" for name in limits])
+    )
+
+
+def _fills_empty_fields(arguments, notation, frame):
+    """What to say where synthetic rows would have a number in place of the empty fields of the file; else None."""
+    from ..data.table_reading import read_texts
+
+    first = notation.missing_marks[:1]
+    if not notation.numbers_of(first):
+        return None
+    names = [name for name in frame.columns if frame[name].isna().any()]
+    if not names or not read_texts(arguments.input, notation, names).isna().any(axis=None):
+        return None
+    return (
+        f"the file has empty fields, and synthetic rows are written with the first TEXT of --missing for every missing "
+        f"value: {first[0]}. With --missing '' before --missing {shlex.quote(first[0])}, with empty fields"
+    )
+
+
+def _point_out_columns(frame, numbers, units, hierarchies):
     """Say which columns tell nothing, or follow from others: for the data holder alone.
 
-    Returns: the columns to leave out and to make keys, a dict by option.
+    `numbers`: columns that are taken for quantities, without bounds.
+    `hierarchies`: of `code_systems`.
+    Returns: the columns to leave out, to make keys and to make categories, a dict by option.
     """
-    from ._hints import code_systems, constants, copies, free_texts, lacking_times, likely_keys, likely_units, nested
+    from ._hints import (
+        codes_of_one_length,
+        constants,
+        copies,
+        distinct_numbers,
+        free_texts,
+        lacking_times,
+        likely_keys,
+        nested,
+        two_numbers,
+    )
 
-    said, units = [], likely_units(frame)
+    said = []
     left_out = constants(frame)
     if names := left_out:
         said.append(
             f"one value in all rows: {_comma(names)}. They take budget and tell nothing: --drop "
             f"{shlex.quote(_comma(names))}"
         )
-    if names := [name for name in free_texts(frame) if name not in units]:
+    if both := [name for name in two_numbers(frame) if name not in units]:
+        said.append(
+            f"two numbers in one text, as 120/80: {_comma(both)}. Split each into two columns, from which much is "
+            f"learned; as text nothing is: until then --drop {shlex.quote(_comma(both))}"
+        )
+        left_out = left_out + both
+    if names := [name for name in free_texts(frame) if name not in (*units, *both)]:
         said.append(
             f"text that few rows share: {_comma(names)}. Nothing of it can be learned; free text and keys are best "
             f"left out: --drop {shlex.quote(_comma(names))}"
         )
         left_out = left_out + names
-    if keys := [name for name in likely_keys(frame) if name not in units]:
+    if keys := [name for name in likely_keys(frame) if name not in (*units, *both)]:
         said.append(
             f"hardly any two rows share a value: {_comma(keys)}. If these are keys, a sample can have fresh ones: --id "
             f"{shlex.quote(_comma(keys))} (NAME=P-####: of this form)"
+        )
+    if names := [name for name in distinct_numbers(frame[numbers]) if name not in (*units, *keys)]:
+        said.append(
+            f"whole numbers no two of which are equal: {_comma(names)}. Only if these are keys, and no quantities: "
+            f"--id {shlex.quote(_comma(names))}"
+        )
+    if codes := [name for name in codes_of_one_length(frame[numbers]) if name not in units]:
+        said.append(
+            f"whole numbers of as many digits each, and few different ones: {_comma(codes)}. If these are codes, whose "
+            f"order means nothing: --categorical {shlex.quote(_comma(codes))}"
         )
     pairs = copies(frame)
     left_out = left_out + [name for _, name in pairs]
@@ -339,11 +504,12 @@ def _point_out_columns(frame):
             f"columns that follow from others, as a region from a district: {follow}. If that is public knowledge, "
             f"keep it in all synthetic rows: skdpgen synthesize {options}"
         )
-    for name, lengths in code_systems(frame).items():
+    for name, lengths in hierarchies.items():
+        option = shlex.quote(f"{name}={_comma(lengths)}")
         said.append(
             f"many codes, by their form: {name}. If codes with the same first characters belong together, as in "
-            f'ICD-10, add "hierarchy": {lengths} to this column of the schema file: groups of codes are then learned '
-            "where single codes are too rare"
+            f'ICD-10, add "hierarchy": {lengths} to this column of the schema file, or give --hierarchy '
+            f"{option}: groups of codes are then learned where single codes are too rare"
         )
     days, hours = lacking_times(frame)
     if days:
@@ -360,7 +526,7 @@ def _point_out_columns(frame):
         )
     for text in said:
         say(text)
-    return {"id": keys, "drop": left_out}
+    return {"id": keys, "categorical": codes, "drop": left_out}
 
 
 def _comma(names):

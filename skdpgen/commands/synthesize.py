@@ -28,6 +28,7 @@ from ._arguments import (
     add_unit,
     check_budget,
     class_of,
+    columns_left_out,
     columns_of,
     names_of,
     objects_of,
@@ -184,31 +185,6 @@ def _check_kinds(rows, schema, declared_public):
         + ("" if schema is None else "; or leave them out by --only-schema-columns")
         + "; nothing was charged"
     )
-
-
-def _columns_left_out(arguments, schema, notation):
-    """Return the columns that are not read, and the schema of the others."""
-    if arguments.only_schema_columns and schema is None:
-        raise ValueError("--only-schema-columns needs --schema")
-    if schema is None and not arguments.drop and arguments.unit is None:
-        return [], None
-    names = columns_of(arguments.input, notation)
-    left_out = names_of(arguments.drop, names, "--drop")
-    if arguments.unit is not None:
-        if arguments.unit not in names:
-            raise ValueError(f"--unit: no column {arguments.unit!r}; the file has {', '.join(names)}")
-        if arguments.unit in left_out or arguments.unit == arguments.target:
-            raise ValueError(f"--unit {arguments.unit!r} is dropped, or the target, too")
-    if arguments.target in left_out:
-        raise ValueError(f"--drop names the target {arguments.target!r}")
-    if schema is not None:
-        undeclared = [name for name in names if name not in schema and name not in left_out]
-        if arguments.only_schema_columns:
-            left_out += [name for name in undeclared if name not in (arguments.target, arguments.unit)]
-        schema = schema.select([name for name in schema if name not in left_out])
-    if set(names) <= set(left_out):
-        raise ValueError("--drop leaves no column")
-    return left_out, schema
 
 
 def _name_undeclared(arguments, schema, left_out, notation):
@@ -373,7 +349,7 @@ def _run(arguments, model, settings, schema, notation, results):
 
 def _prepared(arguments, model, settings, schema, notation):
     """The estimator with its ledger, and the rows: nothing is charged here."""
-    left_out, schema = _columns_left_out(arguments, schema, notation)
+    left_out, schema = columns_left_out(arguments, schema, notation)
     rows = _read_rows(arguments, schema, left_out, notation)
     if arguments.unit is None:
         _point_out_units(rows)

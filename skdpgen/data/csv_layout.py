@@ -86,12 +86,8 @@ def check_layout(path, notation):
             raise InvalidInputError(f"{path}: the file is empty" + (f" below line {skipped}" if skipped else ""))
         start, width = rows.line_num, len(header)
         others = [mark for mark in _MARKS if mark != separator and notation.separator is None]
-        if width == 1 and (hint := _title_hint(path, notation, others or [separator])):
-            raise InvalidInputError(
-                f"{path}: one column{hint}"
-                + (f"; else give --separator {separator!r}" if notation.separator is None else "")
-            )
-        _check_header(path, header, separator, notation.numeric_names, skipped + start)
+        check_separator(path, header, notation)
+        _check_header(path, header, notation.numeric_names, skipped + start)
         for row in rows:
             if row and len(row) != width:
                 line = skipped + rows.line_num
@@ -100,6 +96,25 @@ def check_layout(path, notation):
                 raise InvalidInputError(f"{path}: line {line} has {fields} where the header has {width}{hint}")
         if rows.line_num == start:
             raise InvalidInputError(f"{path}: a header and no rows")
+
+
+def check_separator(path, header, notation):
+    """Refuse a header of one name if another separator, or a title above the names, explains it."""
+    if len(header) > 1:
+        return
+    separator = notation.separator_of(path)
+    others = [mark for mark in _MARKS if mark != separator]
+    sought = others if notation.separator is None else [separator]
+    if hint := _title_hint(path, notation, sought):
+        raise InvalidInputError(
+            f"{path}: one column{hint}"
+            + (f"; else give --separator {separator!r}" if notation.separator is None else "")
+        )
+    if found := [mark for mark in others if mark in header[0]]:
+        raise InvalidInputError(
+            f"{path}: one column, whose header contains {found[0]!r}: if that separates the fields, give "
+            f"--separator {_name(found[0])!r}; else rename the column"
+        )
 
 
 def _title_hint(path, notation, marks):
@@ -138,13 +153,7 @@ def _name(mark):
     return "tab" if mark == "\t" else mark
 
 
-def _check_header(path, header, separator, numeric_names, line):
-    found = [mark for mark in _MARKS if mark != separator and mark in header[0]]
-    if len(header) == 1 and found:
-        raise InvalidInputError(
-            f"{path}: one column, whose header contains {found[0]!r}: if that separates the fields, give "
-            f"--separator {_name(found[0])!r}; else rename the column"
-        )
+def _check_header(path, header, numeric_names, line):
     if header.count("") > max(1, len(header) / 2):
         raise InvalidInputError(
             f"{path}: line {line} names {len(header) - header.count('')} of {len(header)} columns: if it is a title, "

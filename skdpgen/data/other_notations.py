@@ -22,6 +22,7 @@ _MARKS = ((".", ","), (",", None), (".", None), (",", "."), (".", "'"), (",", "'
 _SIGNS = ("$", "€", "£", "¥", "%", "EUR", "USD", "GBP", "CHF")
 # Of results beyond a limit of measurement, such as <5, among numbers: categories such as <30 and >30 are no numbers.
 _LIMITS = {"<=": "<=", ">=": ">=", "<": "<(?!=)", ">": ">(?!=)", "≤": "≤", "≥": "≥"}
+SIGNS_OF_LIMITS = tuple(_LIMITS)
 # Units after all numbers of a column. They are a fixed list, because a message shows none of the texts of a column.
 _UNITS = ("mg/L", "mg/l", "mg/dL", "mg/dl", "g/L", "g/l", "g/dL", "g/dl", "ng/mL", "ng/ml", "pg/mL", "pg/ml", "µg/L")
 _UNITS += ("mmol/L", "mmol/l", "µmol/L", "µmol/l", "nmol/L", "nmol/l", "mEq/L", "U/L", "U/l", "IU/L", "mmHg", "mm Hg")

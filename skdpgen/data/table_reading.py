@@ -12,7 +12,7 @@ from pandas.api import types as pdt
 from ..exceptions import InvalidInputError
 from ..tabular import Boolean, Categorical, Datetime, Identifier, Numeric
 from ..utils.callers import warn_user
-from .csv_layout import UNREADABLE, check_layout, header_of, open_text, wrong_encoding
+from .csv_layout import UNREADABLE, check_layout, check_separator, header_of, open_text, wrong_encoding
 from .csv_values import ISO_FORMATS, are_codes, as_kind, resolution_of, undeclared, with_dates, with_notation
 from .notation import USUAL_NOTATION
 from .other_notations import readings_of
@@ -49,7 +49,10 @@ def check_input(path, notation):
 
 
 def column_names(path, notation):
-    """Return the names of the columns of a CSV or Parquet file, a list; no row is read."""
+    """Return the names of the columns of a CSV or Parquet file, a list.
+
+    No row is read, but for what `check_separator` says of a header of one name.
+    """
     path = Path(path)
     if is_parquet(path):
         try:
@@ -62,11 +65,25 @@ def column_names(path, notation):
             raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
     try:
         with open_text(path, notation) as file:
-            return header_of(file, notation.separator_of(path))[0] or []
+            names = header_of(file, notation.separator_of(path))[0] or []
+        if names:
+            check_separator(path, names, notation)
+        return names
     except UnicodeError:
         raise wrong_encoding(path, notation) from None
     except UNREADABLE as error:
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
+
+
+def read_texts(path, notation, names):
+    """Read columns of a CSV file, which `read_table` has accepted, as they are written: only empty fields are missing.
+
+    `path`, `notation`: as for `read_table`.
+    """
+    path = Path(path)
+    separator = notation.separator_of(path)
+    options = {"sep": separator, "keep_default_na": False, "na_values": [""], "skipinitialspace": separator == ","}
+    return _as_text(path, notation, options, names)[list(names)]
 
 
 def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refuse=None, unit=None):

@@ -373,8 +373,8 @@ def _point_out_bright_images(codec, means):
     if share > _BRIGHT and (codec.scaling.offset[:n] == codec.scaling.lower[:n]).all():
         low, high = codec.scaling.lower[:n].min(), codec.scaling.upper[:n].max()
         warn_user(
-            f"the released mean of all pixels is {share:.0%} of bounds=({low:g}, {high:g}): noise is added in proportion "
-            f"to the distance of images from {low:g}, so bright images have much more of it; fit {low + high:g} - X, and "
+            f"the released mean of all pixels is {share:.0%} of bounds=({low:g}, {high:g}): noise grows with the "
+            f"distance of images from {low:g}, so bright images have much more of it; fit {low + high:g} - X, and "
             "subtract the samples likewise"
         )
 
