@@ -287,18 +287,19 @@ def octave_ranges(noisy, noise_sd, n_columns=1, common=None, alike=True):
     return ranges
 
 
-def with_hidden_signs(cells, noisy, noise_sd, signs, signs_sd, n_columns=1):
+def with_hidden_signs(cells, noisy, noise_sd, signs, signs_sd, n_columns=1, common=None):
     """Widen the range of octaves of one column by a sign that its cells hide, and the counts of both signs show.
 
     A thin tail on the other side of zero is spread over many octaves, and noise hides each of them. Its rows together
     may stand out. How far the tail reaches is then unknown: the range is taken to be as wide as on the first side.
     Bounds that are too wide clip nothing. Where nothing but zero stands out, as of amounts that most rows do not have,
-    there is no such side: the range ends where the rows of the sign most likely end.
+    there is no such side: the range ends where the rows of the sign most likely end, and not far beyond `common`.
 
     `cells`: range that `octave_ranges` found.
     `noisy` (n_cells,): counts of `octave_cells`, with noise of standard deviation `noise_sd`.
     `signs` (2,): numbers of negative and of positive values, with noise of standard deviation `signs_sd`.
     `n_columns`: columns that share the probability of a sign too many, a hundredth.
+    `common`: range of all columns together, as in `octave_ranges`, or None.
     """
     if cells is None or noise_sd == 0:
         return cells
@@ -312,7 +313,8 @@ def with_hidden_signs(cells, noisy, noise_sd, signs, signs_sd, n_columns=1):
     sizes = (size, size)
     if size <= 1:
         sides = noisy[:zero][::-1], noisy[zero + 1 :]
-        sizes = [_likely_end(side, noise_sd, max(count, signs_sd)) for side, count in zip(sides, signs)]
+        most = zero if common is None else min(zero, max(zero - common[0], common[1] - zero) + _NEAR)
+        sizes = [min(_likely_end(side, noise_sd, max(count, signs_sd)), most) for side, count in zip(sides, signs)]
     if surely[0] and (missed[0] or first >= zero):
         first = zero - sizes[0]
     if surely[1] and (missed[1] or last <= zero):

@@ -281,7 +281,13 @@ def _outermost_cells(column, parts, noise_sd, n_columns, common):
     if isinstance(column, Datetime):
         return _outermost_years(counts, first_sd, n_columns)
     cells = octave_ranges(counts[None], first_sd, n_columns, common, alike=False)[0]
-    return with_hidden_signs(cells, counts, first_sd, parts[1], noise_sd / column_weights(column)[1], n_columns)
+    absent, zero = parts[0][-1] > _CLEAR * first_sd, len(counts) // 2
+    if cells is None and not absent:
+        return None
+    signs = parts[1], noise_sd / column_weights(column)[1], n_columns, common
+    found = with_hidden_signs(cells or (zero, zero), counts, first_sd, *signs)
+    # of results that few rows have, a sign may stand out where no octave does
+    return None if cells is None and found == (zero, zero) else found
 
 
 def _outermost_years(counts, noise_sd, n_columns):

@@ -162,10 +162,11 @@ def test_counts_of_signs_widen_a_range_that_octaves_hide():
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_amounts_that_most_rows_do_not_have_get_a_range_from_the_count_of_their_sign(sign):
+@pytest.mark.parametrize("rest", [0.0, np.nan])
+def test_amounts_that_most_rows_do_not_have_get_a_range_from_the_count_of_their_sign(rest, sign):
     rng = np.random.default_rng(0)
-    amounts = sign * np.where(rng.random(2000) < 0.8, 0.0, np.exp(rng.normal(6, 1, 2000)).round(2))
-    most = np.quantile(np.abs(amounts[amounts != 0]), 0.75)
+    amounts = sign * np.where(rng.random(2000) < 0.8, rest, np.exp(rng.normal(6, 1, 2000)).round(2))
+    most = np.quantile(np.abs(amounts[np.abs(amounts) > 0]), 0.75)
     ends = []
     for seed in range(40):
         column = _noisy(pd.DataFrame({"x": amounts}), 37.5, seed)["x"]
@@ -180,6 +181,7 @@ def test_the_end_of_a_hidden_sign_is_where_its_rows_are():
     noisy[zero + 38 : zero + 43] += 90.0
     signs = np.array([0.0, 450.0])
     first, last = with_hidden_signs((zero, zero), noisy, 30.0, signs, 60.0)
+    assert with_hidden_signs((zero, zero), noisy, 30.0, signs, 60.0, 1, (zero - 2, zero + 36)) == (zero, zero + 38)
     assert first == zero
     assert zero + 42 <= last <= zero + 50
     assert with_hidden_signs((zero, zero), noisy[::-1], 30.0, signs[::-1], 60.0) == (2 * zero - last, zero)
