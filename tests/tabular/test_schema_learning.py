@@ -166,7 +166,7 @@ def test_counts_of_signs_widen_a_range_that_octaves_hide():
 def test_amounts_that_most_rows_do_not_have_get_a_range_from_the_count_of_their_sign(rest, sign):
     rng = np.random.default_rng(0)
     amounts = sign * np.where(rng.random(2000) < 0.8, rest, np.exp(rng.normal(6, 1, 2000)).round(2))
-    most = np.quantile(np.abs(amounts[np.abs(amounts) > 0]), 0.75)
+    most = np.nanmedian(np.abs(amounts[amounts != 0]))
     ends = []
     for seed in range(40):
         column = _noisy(pd.DataFrame({"x": amounts}), 37.5, seed)["x"]
