@@ -38,6 +38,9 @@ class PrivatePipeline(Pipeline):
     A step without fitted state passes unchecked. Its function must map each row by that row alone: in
     ``FunctionTransformer(scale)`` one record changes the rows of all others, as in a `StandardScaler`.
 
+    What `transform`, `predict`, `predict_proba`, `score`, `score_samples` and `decision_function` return for real rows
+    is computed from these rows without protection: do not publish it.
+
     Parameters
     ----------
     steps : list of (name, estimator)
