@@ -185,7 +185,9 @@ def test_a_number_in_the_notation_of_the_file_is_read_unless_it_is_another_one_w
     for written in ("age=1.000,5", "age=1.000,5 \u20ac", "age=1000.5"):
         assert "within its bounds (18, 80), lowest first; got 1000.5" in refused(capsys, *arguments, "--given", written)
     said = refused(capsys, *arguments, "--given", "age=20.000..")
-    assert "'20.000' is 20000 in the notation of the file, and another number with a decimal point: write" in said
+    assert (
+        "'20.000' is 20000 in the notation of the file, and 20 with a decimal point: for the first write 20000" in said
+    )
     assert "write" not in refused(capsys, *arguments, "--given", "age=old")
     assert main([*arguments, "--rows", "50", "--given", "age=30,5..60", "--decimal", "."]) == 0
     assert pd.read_csv(tmp_path / "out.csv")["age"].between(31, 60).all()

@@ -115,8 +115,8 @@ def number_in(text, declared=None):
     found = Notation(**marks).numbers_of([text]) if marks else []
     if plain is not None and found and found[0] != plain:
         raise ValueError(
-            f"{text!r} is {found[0]:.15g} in the notation of the file, and another number with a decimal point: write "
-            f"it without a mark of thousands, {found[0]:.15g}, or with the decimal mark {declared.get('decimal', '.')}"
+            f"{text!r} is {found[0]:.15g} in the notation of the file, and {plain:.15g} with a decimal point: for the "
+            f"first write {found[0]:.15g}, for the second {f'{plain:.15g}'.replace('.', declared.get('decimal', '.'))}"
         )
     return found[0] if plain is None and found else plain
 
@@ -130,10 +130,16 @@ def date_in(text, form=None):
 
     from ..tabular._formats import form_of_strptime
 
-    if form is None or re.match(r"\s*\d{4}-", text):
+    if form is None:
         return text
+    plain = pd.to_datetime(text, format="ISO8601", errors="coerce") if re.match(r"\s*\d{4}-", text) else pd.NaT
     for known in (form, re.split("[T :]?%[HI]", form)[0]):
         moment = pd.to_datetime(text, format=form_of_strptime(known), errors="coerce")
+        if not pd.isna(moment) and not pd.isna(plain) and moment != plain:
+            raise ValueError(
+                f"{text!r} is {moment:%d %B %Y} in the format of the column, {form}, and {plain:%d %B %Y} in ISO 8601: "
+                "write it with the time of the day, in one of them, as in 2020-12-31T00:00"
+            )
         if not pd.isna(moment):
             return moment.isoformat()
     return text

@@ -74,7 +74,7 @@ def on_terminal():
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
-def ask_about(schema, frame, terminal, target=None, public=(), limits=()) -> Answers:
+def ask_about(schema, frame, terminal, target=None, public=(), limits=(), marks=True) -> Answers:
     """Ask about the target, about persons with several rows, about each column that is open, and about missing values.
 
     `schema`: what the dtypes of `frame` and the options of the command give.
@@ -82,6 +82,7 @@ def ask_about(schema, frame, terminal, target=None, public=(), limits=()) -> Ans
     `target`: the target, if an option named it; None asks.
     `public`: columns that an option has declared public: they are not asked about.
     `limits`: columns in which results beyond a limit of measurement are written, such as <5.
+    `marks`: whether a number may stand for a missing value: in a file of texts, not in Parquet.
     """
     terminal.say(_INTRODUCTION)
     if target is None:
@@ -89,7 +90,7 @@ def ask_about(schema, frame, terminal, target=None, public=(), limits=()) -> Ans
     unit = _unit(schema, frame, target, terminal)
     if unit is not None:
         schema = schema.select([name for name in schema if name != unit])
-    columns, public, left_out, marks = dict(schema._by_name), list(public), [], []
+    columns, public, left_out, missing = dict(schema._by_name), list(public), [], []
     open_ = [name for name in schema.incomplete if name not in public]
     place = 0
     while place < len(open_):
@@ -98,11 +99,11 @@ def ask_about(schema, frame, terminal, target=None, public=(), limits=()) -> Ans
         columns[name] = schema[name]
         public, left_out = ([one for one in names if one != name] for names in (public, left_out))
         head = f"[{place + 1} of {len(open_)}] {printable(name)}"
-        question = _Question(schema[name], frame[name], name == target, head, terminal, name in limits)
+        question = _Question(schema[name], frame[name], name == target, head, terminal, name in limits, marks)
         answer = question.answered()
         for mark in question.missing:
             frame = _without(frame, mark, name, terminal)
-            marks.append(mark)
+            missing.append(mark)
         if answer == "q":
             break
         if answer == "b":
@@ -119,7 +120,7 @@ def ask_about(schema, frame, terminal, target=None, public=(), limits=()) -> Ans
         raise ValueError("every column is left out: no schema was written")
     kept = _never_missing(kept, frame, terminal)
     rest = schema.select([column.name for column in kept])  # its constraints
-    return Answers(rest.replace(*kept), public, left_out, target, unit, marks, frame)
+    return Answers(rest.replace(*kept), public, left_out, target, unit, missing, frame)
 
 
 def _without(frame, mark, asked, terminal):
@@ -194,8 +195,9 @@ def _as_code(column, frame):
 class _Question:
     """One open column: what its rows show, what may be declared, and the column that an answer gives."""
 
-    def __init__(self, column, values, is_target, head, terminal, has_limits=False):
+    def __init__(self, column, values, is_target, head, terminal, has_limits=False, may_have_marks=True):
         self.column, self.values, self.is_target, self.has_limits = column, values, is_target, has_limits
+        self.may_have_marks = may_have_marks
         self.head, self.terminal = head, terminal
         self.missing = []  # texts of numbers that stand for a missing value, by an answer
         self._find()
@@ -293,7 +295,8 @@ class _Question:
             return ['Looks like free text: values that few rows share all become "other"; leave the column out: x.']
         if codes := [] if self._categorical else codes_of_missing_values(self.found):
             return [f"{', '.join(map(str, codes))}: apart from all other numbers. If it stands for a missing value, "
-                    f"answer m {codes[0]}: it is then missing in all columns, as by --missing."]  # fmt: skip
+                    + (f"answer m {codes[0]}: it is then missing in all columns, as by --missing."
+                       if self.may_have_marks else "make it missing in the Parquet file first.")]  # fmt: skip
         if self._whole and self.different <= _MOST_CODES and not self._categorical:
             return ["Few different whole numbers: if they are codes or classes (answer c), their order means nothing, "
                     "and numbers between them must not appear."]  # fmt: skip
@@ -315,7 +318,7 @@ class _Question:
         facts = ["Enter  learn them", typed, "p  those of the file, if they are public"]
         others = ["c  a code, not a quantity"] if self._whole else []
         others += ["i  a key (i P-####: of this form)"] if self._may_be_key else []
-        others += ["m -9  -9 means missing"] if self._numbers else []
+        others += ["m -9  -9 means missing"] if self.may_have_marks and self._numbers else []
         others += [] if self.is_target else ["x  leave the column out"]
         return [" | ".join(facts), " | ".join([*others, "b  back", "q  Enter for all that follow"])]
 
@@ -333,7 +336,7 @@ class _Question:
         if answer == "c" and self._whole:
             self.column = _as_code(self.column, self.values.to_frame())
             return None
-        if answer.startswith("m ") and self._numbers:
+        if answer.startswith("m ") and self.may_have_marks and self._numbers:
             return self._take_missing(answer[2:].strip())
         if answer == "p":
             return self._of_file()

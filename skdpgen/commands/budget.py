@@ -156,7 +156,8 @@ def _data(arguments):
     if arguments.input is not None:
         notation = reading(arguments, schema, arguments.input)
         left_out, schema = columns_left_out(arguments, schema, notation)
-        rows = read_table(arguments.input, notation, schema=with_unit(schema, arguments.unit), left_out=left_out)
+        unit = arguments.unit
+        rows = read_table(arguments.input, notation, schema=with_unit(schema, unit), unit=unit, left_out=left_out)
         return (rows,), schema
     if schema is None:
         raise ValueError("give INPUT, --schema or --columns: a plan depends on the columns")

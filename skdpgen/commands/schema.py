@@ -72,6 +72,7 @@ def add(command):
 
 
 def run(arguments):
+    from ..data.sources import is_parquet
     from ..data.table_reading import read_table
     from ..data.table_writing import check_apart, check_output
     from ._public_values import declare_public
@@ -96,7 +97,8 @@ def run(arguments):
             warnings.simplefilter("ignore")  # it comes with the schema that is written
             declare_public(schema, frame, public)  # refused before the first question
         try:
-            answers = ask_about(schema, frame, terminal, target, public, limits)
+            marks = not is_parquet(Path(arguments.input))
+            answers = ask_about(schema, frame, terminal, target, public, limits, marks)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("interrupted; no schema was written") from None
         schema, left_out, frame = answers.schema, [*left_out, *answers.left_out], answers.frame
@@ -195,7 +197,9 @@ def _say_in_one_command(arguments, found, units, hierarchies, *, empty_first):
     text = options(public=arguments.public, target=arguments.target)
     for option, names in given.items():
         text += options(**{option: [*getattr(arguments, option), *([_comma(names)] if names else [])]})
-    text += options(hierarchy=[*arguments.hierarchy, *groups], bounds=arguments.bounds)
+    asked = {option: [one for one in getattr(arguments, option) if one.partition("=")[0] not in taken] for option in
+             ("hierarchy", "bounds")}  # fmt: skip
+    text += options(hierarchy=[*asked["hierarchy"], *groups], bounds=asked["bounds"])
     text += " --no-questions" * arguments.no_questions + options(output=arguments.output)
     say(
         "all of these suggestions in one command, from which you can take out what is wrong: skdpgen schema "

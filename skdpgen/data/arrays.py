@@ -321,7 +321,9 @@ class ArrayRows:
         if self.learns_classes:
             noise = noise_multipliers["classes"]
             key = str if self.y.dtype == object else None
-            options = {"key": key, "unit_sizes": self.unit_sizes, "dtype": labels.dtype}
+            options = {"key": key, "unit_sizes": self.unit_sizes}
+            if self.image_shape is None:  # else y can be no quantity
+                options["dtype"] = labels.dtype
             classes = learn_classes(self.y, noise, extra_delta, rng, neighboring, **options)
             classes = classes or class_for_all(labels.dtype)
             labels = Labels(classes, labels.dtype, labels.series, labels.name)

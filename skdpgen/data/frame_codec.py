@@ -41,7 +41,8 @@ class FrameCodec:
     learned: tuple | None = None
     # from rows to what the model sees of them and back, where constraints are satisfied by construction
     construction: Construction | None = None
-    # columns of numbers and dates of which the released counts show missing values alone: no row has a value in them
+    # columns of numbers and dates of which the released counts show missing values alone: samples have none, also if a
+    # few rows have one
     empty: tuple = ()
 
     @functools.cached_property
@@ -107,12 +108,12 @@ class FrameCodec:
         return np.concatenate([np.zeros(0, dtype=bool), *(self.optional(block) for block in self.blocks)])
 
     @property
-    def empty_levels(self):
-        """Levels that no row has (the bins of the columns of `empty`), bool array of shape (n_levels.sum(),)."""
-        return np.concatenate([np.zeros(0, dtype=bool), *(self.never(block) for block in self.blocks)])
+    def undrawn_levels(self):
+        """Levels that are never drawn (the bins of the columns of `empty`), bool array of shape (n_levels.sum(),)."""
+        return np.concatenate([np.zeros(0, dtype=bool), *(self.undrawn(block) for block in self.blocks)])
 
-    def never(self, block):
-        """Levels of a block that no row has, bool array of shape (block.size,)."""
+    def undrawn(self, block):
+        """Levels of a block that are never drawn, bool array of shape (block.size,)."""
         return np.array([block.name in self.empty and level is not None for level in block.levels])
 
     @property

@@ -168,6 +168,7 @@ def _read_csv(path, notation, declared, left_out, refuse, unit):
     undeclared_names = [name for name in frame.columns if name not in declared]
     if not plain:  # pandas would read 01.02.2024 as a number if thousands are marked
         frame, formats = with_notation(frame, undeclared_names, notation)
+        frame = _without_marks(frame, declared, notation.numbers_of(notation.missing_marks))
     frame = _with_codes(frame, undeclared_names, as_text)
     frame = _with_whole_numbers(frame, undeclared_names, as_text, notation)
     frame, resolutions, iso_formats = with_dates(frame, declared, notation, refuse)
@@ -312,10 +313,10 @@ def _refuse_notation(column, written, unread, notation):
 
 
 def _without_marks(frame, declared, marks):
-    """Make numbers missing that stand for a missing value, however they are written: declared ones, and those found.
+    """Make numbers missing that stand for a missing value, however they are written, in all columns read as numbers.
 
     pandas compares fractions by value, but integers and text as they are written. Without this step, the other rows
-    would decide whether 7.0 is a missing value, or, in a column of whole numbers that has a 5.0, whether 007 is.
+    would decide whether 7.0 is a missing value.
     """
 
     def are_numbers(name):

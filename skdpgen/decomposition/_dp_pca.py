@@ -36,7 +36,7 @@ from ..utils.validation import (
 _MEAN_SHARE = 0.1
 # Default: the distance to the mean is smaller than the norm.
 _RESIDUAL_BOUND = 0.85
-# Norms of the noise that the largest of all released variances has where the noise does not hide its component.
+# The first of all components is hidden if its released variance is below so many times the norm of the noise.
 _CLEAR = 1.5
 
 

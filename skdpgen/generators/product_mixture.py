@@ -163,14 +163,14 @@ class TableModel(ProductMixture):
 # ---- the fit -------------------------------------------------------------------------------------------------------
 def fit_tables(
     released, noise_sd, contrasts, rng, *, classes=None, optional=None, n_components=30, n_restarts=5, n_iter=200,
-    progress=None, triples=None, sides=None, empty=None,
+    progress=None, triples=None, sides=None, undrawn=None,
 ):  # fmt: skip
     """Fit prior and decoder to released one-way and two-way tables, and interactions: post-processing.
 
     `released`, `noise_sd`: tables in contrasts, and the standard deviation of the noise on each.
     `rng`: draws the initial support points and the noise of `ThinnedTables`; the noise of the release is in `released`.
     `classes`: how the classes of the two-way tables were measured. None: each of them alone.
-    `optional`, `empty` (n_columns_encoded,): levels that the data need not have, and those that no row has; see
+    `optional`, `undrawn` (n_columns_encoded,): levels that the data need not have, and those that are never drawn; see
         `consistent_marginals`.
     `n_components`: latent dimensions; at most the number of levels less that of blocks.
     `n_restarts`: fits from different initial points; fewer where levels are many.
@@ -183,7 +183,7 @@ def fit_tables(
     """
     n_levels = contrasts.n_levels
     classes = ClassContrasts(len(released.count)) if classes is None else classes
-    counts, marginals, absent = consistent_marginals(released, noise_sd, contrasts, optional, empty)
+    counts, marginals, absent = consistent_marginals(released, noise_sd, contrasts, optional, undrawn)
     measured = released.pairs is not None
     if released.sides is not None:
         released, noise_sd = pairs_from_sides(released, noise_sd, contrasts, sides, counts, marginals)
@@ -320,7 +320,7 @@ def _silence(restarts, absent):
         weight[:, absent], bias[absent] = 0.0, _ABSENT
 
 
-def consistent_marginals(released, noise_sd, contrasts, optional=None, empty=None):
+def consistent_marginals(released, noise_sd, contrasts, optional=None, undrawn=None):
     """Estimate class counts and class marginals, every block of which sums to one, and find the absent levels.
 
     Every part of the tables is released once, so nothing is averaged: the one-way tables are those of their parts,
@@ -331,7 +331,7 @@ def consistent_marginals(released, noise_sd, contrasts, optional=None, empty=Non
         Where the released count over all classes is below three standard deviations of its noise (up to four where such
         levels are many), the level is absent: it is never drawn. Ordered levels also stay where the counts of a run of
         them show rows. One level of each block stays.
-    `empty` (n_columns_encoded,): levels that no row has, by another release: absent, whatever the tables show.
+    `undrawn` (n_columns_encoded,): levels that are never drawn, by another release: absent, whatever the tables show.
     Returns `counts` (n_classes,); `marginals` (n_classes, n_columns_encoded); `absent` (n_columns_encoded,).
     """
     starts = contrasts.level_starts
@@ -344,9 +344,9 @@ def consistent_marginals(released, noise_sd, contrasts, optional=None, empty=Non
     if optional is not None:
         noise = (len(counts) * contrasts.table_variances(noise_sd._replace(pairs=None)).one_way[0]) ** 0.5
         absent = _absent(estimate.sum(axis=0), noise, np.asarray(optional, dtype=bool), contrasts)
-    if empty is not None:
+    if undrawn is not None:
         block = block_of_level(contrasts.n_levels)
-        absent = np.where(np.bincount(block, empty)[block] > 0, empty, absent)
+        absent = np.where(np.bincount(block, undrawn)[block] > 0, undrawn, absent)
     marginals = np.zeros_like(estimate)
     for k in range(len(counts)):
         for start, stop in itertools.pairwise(starts):

@@ -82,7 +82,7 @@ class ScoreModel(ProductMixture):
         return cls(**{**own, "scores": Scores(**state["scores"])})
 
 
-def fit_scores(released, noise_sd, scores, rng, *, optional, n_components, empty=None):
+def fit_scores(released, noise_sd, scores, rng, *, optional, n_components, undrawn=None):
     """Fit the model to released moments of the scores: post-processing.
 
     `released`: with a leading axis of classes.
@@ -91,7 +91,7 @@ def fit_scores(released, noise_sd, scores, rng, *, optional, n_components, empty
     `rng`: draws the support points.
     `optional` (n_columns_encoded,): levels that the data need not have: absent where their released share is below
         three standard deviations.
-    `empty` (n_columns_encoded,): levels that no row has, by another release.
+    `undrawn` (n_columns_encoded,): levels that are never drawn, by another release.
     """
     counts = np.where(released.count > 3 * noise_sd / CLASS_COUNT_WEIGHT, released.count, 0.0)
     if not counts.any():  # the noise hides every class: all of them stay
@@ -115,9 +115,9 @@ def fit_scores(released, noise_sd, scores, rng, *, optional, n_components, empty
     # standard deviation of the share of a level, over all classes
     share_sd = mean_sd * len(present) ** 0.5 / divisor.sum() / scores.weights[scores.first]
     allowed = _present_levels(scores, mean, np.repeat(share_sd, scores.n_levels), optional)
-    if empty is not None:
+    if undrawn is not None:
         block = block_of_level(scores.n_levels)
-        allowed = np.where(np.bincount(block, empty)[block] > 0, ~empty, allowed)
+        allowed = np.where(np.bincount(block, undrawn)[block] > 0, ~undrawn, allowed)
     scores = replace(scores, edges=_calibrated(scores, drawn + mean, shares, spread))
     return ScoreModel(scores.n_levels, counts, scores, mean, basis.T, spread, allowed, points)
 

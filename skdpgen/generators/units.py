@@ -117,8 +117,8 @@ def fit_units(released, noise_sd, contrasts, codec, columns, rng):
     optional = np.concatenate([*(codec.optional(block) for block in blocks), np.zeros(n_sizes, dtype=bool)])
     if released.pairs is not None:
         released = released._replace(pairs=_without_hidden(released, noise_sd, contrasts, optional))
-    empty = np.concatenate([*(codec.never(block) for block in blocks), np.zeros(n_sizes, dtype=bool)])
-    return fit_tables(released, noise_sd, contrasts, rng, optional=optional, empty=empty)
+    undrawn = np.concatenate([*(codec.undrawn(block) for block in blocks), np.zeros(n_sizes, dtype=bool)])
+    return fit_tables(released, noise_sd, contrasts, rng, optional=optional, undrawn=undrawn)
 
 
 def _without_hidden(released, noise_sd, contrasts, optional):

@@ -486,7 +486,7 @@ def _accumulate(X, codes, n_classes, l2_bound, transform, exact, chunk_rows, sum
     if codes is not None and codes.shape != (n,):
         raise ValueError(f"y_codes must have shape ({n},); got {codes.shape}")
     most = _MAX_CHUNK
-    if transform is not None:  # the width of its result, from a row of zeros; few rows are padded to a whole block
+    if transform is not None:  # blocks are small, as few rows are padded to one; the width is that of a row's image
         most, width = block_rows(width), transform(np.zeros((1, width))).shape[1]
     step = min(chunk_rows or max(256, _CHUNK_ENTRIES // max(width, 1)), most)
     sums = sums or _AllSums(width)

@@ -293,7 +293,8 @@ def with_hidden_signs(cells, noisy, noise_sd, signs, signs_sd, n_columns=1, comm
     A thin tail on the other side of zero is spread over many octaves, and noise hides each of them. Its rows together
     may stand out. How far the tail reaches is then unknown: the range is taken to be as wide as on the first side.
     Bounds that are too wide clip nothing. Where nothing but zero stands out, as of amounts that most rows do not have,
-    there is no such side: the range ends where the rows of the sign most likely end, and not far beyond `common`.
+    there is no such side: the range ends where the rows of the sign most likely end, and not far beyond `common`, if
+    that is a range of more than zero.
 
     `cells`: range that `octave_ranges` found.
     `noisy` (n_cells,): counts of `octave_cells`, with noise of standard deviation `noise_sd`.
@@ -313,7 +314,8 @@ def with_hidden_signs(cells, noisy, noise_sd, signs, signs_sd, n_columns=1, comm
     sizes = (size, size)
     if size <= 1:
         sides = noisy[:zero][::-1], noisy[zero + 1 :]
-        most = zero if common is None else min(zero, max(zero - common[0], common[1] - zero) + _NEAR)
+        reach = 0 if common is None else max(zero - common[0], common[1] - zero)
+        most = min(zero, reach + _NEAR) if reach > _NEAR else zero  # no less than this is a range of numbers
         sizes = [min(_likely_end(side, noise_sd, max(count, signs_sd)), most) for side, count in zip(sides, signs)]
     if surely[0] and (missed[0] or first >= zero):
         first = zero - sizes[0]

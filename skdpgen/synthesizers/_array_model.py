@@ -342,14 +342,14 @@ def _point_out_hidden_images(codec, means, counts, sd):
 
     `means` (n_classes, d): released, encoded. `counts` (n_classes,): released. `sd`: of the noise on an entry of a sum.
     """
-    n, decoder = codec.n_features, np.eye(means.shape[1]) if codec.lowpass is None else codec.lowpass
-    shares = codec.box.to_unit(means @ decoder.T)[:, :n]
-    noise = np.square(sd / counts) * np.square(decoder / codec.box.width[:, None])[:n].sum()
+    n = codec.n_features
+    shares = codec.box.to_unit(means @ codec.lowpass.T)[:, :n]
+    noise = np.square(sd / counts) * np.square(codec.lowpass / codec.box.width[:, None])[:n].sum()
     hidden = int(np.count_nonzero(np.square(shares).sum(axis=1) < noise / _MOSTLY_NOISE))
     if hidden and not _are_dark(shares):
         which = f"the images of {hidden} of {len(means)} classes" if len(means) > 1 else "the images"
         warn_user(
-            f"the noise hides {which}: it is more than half of what their released means show. Take more rows or a "
+            f"the noise hides {which}: more than half of what their released means show is noise. Take more rows or a "
             "larger epsilon, or smaller images; declare bounds=, l2_bound= and classes=, if they are public"
         )
 
@@ -371,11 +371,13 @@ def _point_out_bright_images(codec, means):
     n = codec.n_features
     share = float(codec.box.to_unit(means)[:, :n].mean())
     if share > _BRIGHT and (codec.scaling.offset[:n] == codec.scaling.lower[:n]).all():
-        low, high = codec.scaling.lower[:n].min(), codec.scaling.upper[:n].max()
+        low, high = codec.scaling.lower[0], codec.scaling.upper[0]
+        one = (codec.scaling.lower[:n] == low).all() and (codec.scaling.upper[:n] == high).all()
+        negative = f"{low + high:g} - X" if one else "the sum of both bounds less X"
         warn_user(
-            f"the released mean of all pixels is {share:.0%} of bounds=({low:g}, {high:g}): noise grows with the "
-            f"distance of images from {low:g}, so bright images have much more of it; fit {low + high:g} - X, and "
-            "subtract the samples likewise"
+            f"the released mean of all pixels is at {share:.0%} of the range of bounds=: noise grows with the distance "
+            f"of images from the lower bound, so bright images have much more of it. Fit {negative}, and subtract the "
+            "samples likewise"
         )
 
 

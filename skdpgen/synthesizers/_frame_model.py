@@ -375,7 +375,7 @@ def _options(codec, model):
     wanted = {"auto": _MOST_COMPONENTS, None: int(codec.n_levels.sum())}
     return {
         "optional": codec.optional_levels,
-        "empty": codec.empty_levels,
+        "undrawn": codec.undrawn_levels,
         "n_components": wanted.get(model.n_components, model.n_components),
     }
 

@@ -216,7 +216,7 @@ def _read_numbers(series, column):
 
 
 def _numbers_of(texts):
-    """Numbers of a Series of texts, NaN for what is none: each the nearest double, whatever the other texts are.
+    """Numbers of a Series of texts, NaN for what is none: the same of each text, whatever the other texts are.
 
     pandas before 3.1 rounds a whole number of 2^53 or more in one way if all texts are whole numbers, and in another
     way beside a fraction: one row would move the last bit of all others.

@@ -463,8 +463,9 @@ class Unlearned:
     def _texts(self):
         """What is lost, in words, and what to do about it."""
         hidden = [name for name in self._columns if name not in self._missing]
-        for name in (name for name in hidden if name in self.targets):
-            yield hidden_classes(repr(name), self._columns[name].dtype, len(self.targets))
+        if targets := [name for name in hidden if name in self.targets]:
+            dtype = self._columns[targets[0]].dtype if len(self.targets) == 1 else None
+            yield hidden_classes(", ".join(map(repr, targets)), dtype, len(self.targets))
         hidden = [name for name in hidden if name not in self.targets]
         if hidden:
             texts = [repr(name) for name in hidden if isinstance(self._columns[name], Categorical)]
@@ -481,6 +482,8 @@ class Unlearned:
         if self._missing:
             absent = [repr(name) for name in self._columns if name in self._missing]
             numbers = "; numbers and dates are missing in all synthetic rows" if self.empty else ""
+            if numbers and self.constructed:
+                numbers += ", and columns that constraints construct from them are lost"
             yield (
                 f"of {', '.join(absent)} the released counts show missing values and nothing else: drop the column if "
                 "all its values are missing, else declare its bounds or categories, if they are public. Values of "
@@ -493,11 +496,11 @@ def hidden_classes(name, dtype, n_targets=1):
 
     `dtype`: name of that of the target; None where it can be no quantity.
     """
-    quantity, one = "", "declare classes=" if n_targets == 1 else "declare their classes in the schema"
+    quantity, one = "", "declare classes=" if n_targets == 1 else "declare its categories in the schema"
     if dtype is not None and pd.api.types.is_integer_dtype(output_dtype(dtype)):
         quantity = (
             'Whole numbers are taken for classes: if they are a quantity, fit again with target_type="numeric", or '
-            "give them as floats; else "
+            "give them as floats (another fit is charged again); else "
         )
     return (
         f"the noise hides every class of {name}, so the model has a single class. {quantity}{one}, if they are public"

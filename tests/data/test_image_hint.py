@@ -212,6 +212,6 @@ def test_images_on_a_bright_background_are_said_to_have_large_norms(make):
     X = np.pad(X.reshape(-1, 8, 8), [(0, 0), (2, 2), (2, 2)]).reshape(len(X), -1)  # with a margin, as on paper
     public = {"bounds": (0, 16), "classes": range(10), "image_shape": (12, 12)}
     (text,) = warnings_of(lambda: make(3.0, **public).fit(16 - X, y), "bright images")
-    assert re.match(r"the released mean of all pixels is \d\d% of bounds=\(0, 16\): ", text)
-    assert text.endswith("fit 16 - X, and subtract the samples likewise")
+    assert re.match(r"the released mean of all pixels is at \d\d% of the range of bounds=: ", text)
+    assert text.endswith("Fit 16 - X, and subtract the samples likewise")
     assert not warnings_of(lambda: make(3.0, **public).fit(X, y), "bright images")

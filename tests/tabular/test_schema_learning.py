@@ -175,6 +175,15 @@ def test_amounts_that_most_rows_do_not_have_get_a_range_from_the_count_of_their_
     assert np.mean(np.array(ends) >= most) > 0.9
 
 
+@pytest.mark.parametrize("n_columns", [2, 4])
+def test_a_table_of_such_amounts_alone_has_no_range_of_next_to_nothing(n_columns):
+    rng = np.random.default_rng(0)
+    amounts = np.where(rng.random((2000, n_columns)) < 0.8, 0.0, np.exp(rng.normal(6, 1, (2000, n_columns))).round(2))
+    frame = pd.DataFrame(amounts, columns=list("abcd")[:n_columns])
+    ends = [_noisy(frame, 32.0, seed)[name].bounds[1] for seed in range(20) for name in frame]
+    assert np.mean(np.array(ends) >= np.median(amounts[amounts > 0])) > 0.9
+
+
 def test_the_end_of_a_hidden_sign_is_where_its_rows_are():
     noisy, zero = np.random.default_rng(0).normal(0, 30.0, N_OCTAVE_CELLS), N_OCTAVE_CELLS // 2
     noisy[zero] = 1500.0
