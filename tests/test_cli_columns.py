@@ -274,31 +274,6 @@ def test_a_code_of_missing_values_is_apart_from_all_other_numbers(values, codes)
     assert codes_of_missing_values(pd.Series(values)) == codes
 
 
-@pytest.mark.parametrize("sign", ["<", ">"])
-def test_a_limit_of_measurement_is_to_be_declared_as_a_bound_where_its_rows_keep_their_share(
-    tmp_path, monkeypatch, capsys, sign
-):
-    monkeypatch.chdir(tmp_path)
-    rng, n = np.random.default_rng(0), 4000
-    crp, limit = np.exp(rng.normal(2, 1, n)).round(1), 5.0
-    beyond = crp < limit if sign == "<" else crp > limit
-    crp = pd.Series(crp).map("{:.1f}".format).str.replace(".", ",")
-    pd.DataFrame({"crp": crp.mask(beyond, f"{sign}5"), "age": rng.integers(0, 90, n)}).to_csv("a.csv", index=False)
-    given = ["schema", "a.csv", "--decimal", ",", "--sign", sign, "--output", "s.json"]
-    assert main(given) == 0
-    said = re.search("(results beyond .*): skdpgen (schema .*)", capsys.readouterr().err)
-    assert "which is read as 5: crp. Declare the limit as a bound of the column" in said[1]
-    assert said[2] == f"schema a.csv --decimal , --sign '{sign}' --bounds crp=LOW..HIGH"
-    assert "with two numbers; got crp=LOW..HIGH" in refused(capsys, *shlex.split(said[2]))
-    bounds = "crp=5,0..500" if sign == "<" else "crp=0..5,0"
-    assert main([*given, "--bounds", bounds]) == 0
-    assert "beyond a limit" not in capsys.readouterr().err
-    assert Schema.load("s.json")["crp"].bounds == ((5, 500) if sign == "<" else (0, 5))
-    assert main(["synthesize", "a.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]) == 0
-    drawn = pd.read_csv("out.csv", decimal=",")["crp"]
-    assert (drawn == limit).mean() == pytest.approx(beyond.mean(), abs=0.05)
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -577,3 +552,17 @@ def test_a_fit_for_persons_writes_no_identifier_and_a_card_that_names_them(keyed
 def test_options_of_persons_that_do_not_fit_are_refused(keyed, capsys, command, match):
     assert main(f"{command} --schema two.json --only-schema-columns".split()) == 2
     assert match in capsys.readouterr().err
+
+
+def test_the_command_of_all_suggestions_has_no_bounds_of_columns_that_it_drops(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"number": 100_000 + np.arange(300), "same": 3, "age": np.arange(300) % 80}).to_csv(
+        "a.csv", index=False
+    )
+    bounds = ["--bounds", "same=0..5", "--bounds", "number=0..200000", "--bounds", "age=0..80"]
+    assert main(["schema", "a.csv", *bounds, "--output", "s.json"]) == 0
+    (command,) = re.findall("take out what is wrong: skdpgen (schema .*)", capsys.readouterr().err)
+    assert "--drop same" in command
+    assert "--id number" in command
+    assert main(shlex.split(command)) == 0
+    assert Schema.load("s.json")["age"].bounds == (0, 80)

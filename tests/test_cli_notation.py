@@ -1,5 +1,7 @@
 """Numbers and dates as the world writes them: read, modelled as what they are, and written in the same way."""
 
+import re
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -370,3 +372,28 @@ def test_times_of_iso_8601_are_written_as_they_were_read(tmp_path, monkeypatch, 
         assert (pd.to_datetime(rows["at"], format=form).dt.strftime(form) == rows["at"]).all()
         assert rows["due"].str.fullmatch(_WRITTEN["due"]).all()
         assert rows["paid"].str.fullmatch(r"\d+").all()
+
+
+@pytest.mark.parametrize("sign", ["<", ">"])
+def test_a_limit_of_measurement_is_to_be_declared_as_a_bound_where_its_rows_keep_their_share(
+    tmp_path, monkeypatch, capsys, sign
+):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 4000
+    crp, limit = np.exp(rng.normal(2, 1, n)).round(1), 5.0
+    beyond = crp < limit if sign == "<" else crp > limit
+    crp = pd.Series(crp).map("{:.1f}".format).str.replace(".", ",")
+    pd.DataFrame({"crp": crp.mask(beyond, f"{sign}5"), "age": rng.integers(0, 90, n)}).to_csv("a.csv", index=False)
+    given = ["schema", "a.csv", "--decimal", ",", "--sign", sign, "--output", "s.json"]
+    assert main(given) == 0
+    said = re.search("(results beyond .*): skdpgen (schema .*)", capsys.readouterr().err)
+    assert "which is read as 5: crp. Declare the limit as a bound of the column" in said[1]
+    assert said[2] == f"schema a.csv --decimal , --sign '{sign}' --bounds crp=LOW..HIGH"
+    assert "with two numbers; got crp=LOW..HIGH" in refused(capsys, *shlex.split(said[2]))
+    bounds = "crp=5,0..500" if sign == "<" else "crp=0..5,0"
+    assert main([*given, "--bounds", bounds]) == 0
+    assert "beyond a limit" not in capsys.readouterr().err
+    assert Schema.load("s.json")["crp"].bounds == ((5, 500) if sign == "<" else (0, 5))
+    assert main(["synthesize", "a.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]) == 0
+    drawn = pd.read_csv("out.csv", decimal=",")["crp"]
+    assert (drawn == limit).mean() == pytest.approx(beyond.mean(), abs=0.05)

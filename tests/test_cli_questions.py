@@ -283,6 +283,13 @@ def test_a_number_that_stands_for_a_missing_value_is_an_answer_and_no_other_answ
     assert found.frame["age"].isna().sum() == (visits()["age"] == 999).sum() == found.frame["text"].isna().sum()
 
 
+def test_no_number_of_a_parquet_file_may_be_answered_to_be_missing():
+    found, terminal = answered(visits()[["age"]], "", "m 999", "0 120", marks=False)
+    assert found.missing == []
+    assert "make it missing in the Parquet file first" in terminal.text
+    assert "means missing" not in terminal.text
+
+
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 def test_a_schema_stores_the_numbers_that_were_answered_to_be_missing(tmp_path, monkeypatch):
