@@ -165,7 +165,7 @@ def distinct_numbers(frame):
 
 
 def codes_of_one_length(frame):
-    """Return the columns of whole numbers that may be codes: long, of as many digits each, and few different ones."""
+    """Return the columns of whole numbers that may be codes: all of one length, long, and few different ones."""
     found = []
     for name in frame.columns:
         values = frame[name].dropna()

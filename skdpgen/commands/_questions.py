@@ -301,8 +301,8 @@ class _Question:
             return ["Few different whole numbers: if they are codes or classes (answer c), their order means nothing, "
                     "and numbers between them must not appear."]  # fmt: skip
         if self._whole and not self._categorical and codes_of_one_length(self.found.to_frame()):
-            return ["As many digits each, and values that repeat: if they are codes (answer c), their order means "
-                    "nothing."]  # fmt: skip
+            return ["All have the same number of digits, and values repeat: if they are codes (answer c), their order "
+                    "means nothing."]  # fmt: skip
         return []
 
     @property

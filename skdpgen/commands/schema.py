@@ -490,8 +490,8 @@ def _point_out_columns(frame, numbers, units, hierarchies):
         )
     if codes := [name for name in codes_of_one_length(frame[numbers]) if name not in units]:
         said.append(
-            f"whole numbers of as many digits each, and few different ones: {_comma(codes)}. If these are codes, whose "
-            f"order means nothing: --categorical {shlex.quote(_comma(codes))}"
+            f"whole numbers that all have the same number of digits, and few different ones: {_comma(codes)}. If these "
+            f"are codes, whose order means nothing: --categorical {shlex.quote(_comma(codes))}"
         )
     pairs = copies(frame)
     left_out = left_out + [name for _, name in pairs]

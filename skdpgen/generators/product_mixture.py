@@ -320,6 +320,12 @@ def _silence(restarts, absent):
         weight[:, absent], bias[absent] = 0.0, _ABSENT
 
 
+def with_undrawn(absent, undrawn, n_levels):
+    """The absent levels: those of `absent`, but in a block with levels of `undrawn` exactly the latter."""
+    block = block_of_level(n_levels)
+    return np.where(np.bincount(block, undrawn)[block] > 0, undrawn, absent)
+
+
 def consistent_marginals(released, noise_sd, contrasts, optional=None, undrawn=None):
     """Estimate class counts and class marginals, every block of which sums to one, and find the absent levels.
 
@@ -345,8 +351,7 @@ def consistent_marginals(released, noise_sd, contrasts, optional=None, undrawn=N
         noise = (len(counts) * contrasts.table_variances(noise_sd._replace(pairs=None)).one_way[0]) ** 0.5
         absent = _absent(estimate.sum(axis=0), noise, np.asarray(optional, dtype=bool), contrasts)
     if undrawn is not None:
-        block = block_of_level(contrasts.n_levels)
-        absent = np.where(np.bincount(block, undrawn)[block] > 0, undrawn, absent)
+        absent = with_undrawn(absent, undrawn, contrasts.n_levels)
     marginals = np.zeros_like(estimate)
     for k in range(len(counts)):
         for start, stop in itertools.pairwise(starts):

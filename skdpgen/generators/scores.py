@@ -18,7 +18,7 @@ from ..data.scores import Scores
 from ..mechanisms import Moments
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from .gaussians import class_latents
-from .product_mixture import ProductMixture, antithetic, block_of_level, root
+from .product_mixture import ProductMixture, antithetic, root, with_undrawn
 
 # Support points of a class; fewer where all classes together would have more than the second number.
 _MOST_POINTS, _ALL_POINTS, _FEWEST_POINTS = 800, 1600, 100
@@ -116,8 +116,7 @@ def fit_scores(released, noise_sd, scores, rng, *, optional, n_components, undra
     share_sd = mean_sd * len(present) ** 0.5 / divisor.sum() / scores.weights[scores.first]
     allowed = _present_levels(scores, mean, np.repeat(share_sd, scores.n_levels), optional)
     if undrawn is not None:
-        block = block_of_level(scores.n_levels)
-        allowed = np.where(np.bincount(block, undrawn)[block] > 0, ~undrawn, allowed)
+        allowed = ~with_undrawn(~allowed, undrawn, scores.n_levels)
     scores = replace(scores, edges=_calibrated(scores, drawn + mean, shares, spread))
     return ScoreModel(scores.n_levels, counts, scores, mean, basis.T, spread, allowed, points)
 

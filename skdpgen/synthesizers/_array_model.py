@@ -367,7 +367,7 @@ def _point_out_dark_images(codec, means):
 
 
 def _point_out_bright_images(codec, means):
-    """Warn, from the released means of the classes alone, of images whose norms are large as their background is."""
+    """Warn, from the released means of the classes alone, of bright images, which are far from the lower bound."""
     n = codec.n_features
     share = float(codec.box.to_unit(means)[:, :n].mean())
     if share > _BRIGHT and (codec.scaling.offset[:n] == codec.scaling.lower[:n]).all():
