@@ -20,6 +20,7 @@ import test_mixture_sums
 import test_moments
 import test_noise_and_plan
 import test_one_hot
+import test_places_of_rows
 import test_privacy_card
 import test_products_of_sides
 import test_risk
@@ -136,6 +137,8 @@ BATCH_SIZES = Claim(test_loader.test_batch_sizes_vary_as_poisson_sampling_says)
 RATE = Claim(test_loader.test_a_plan_is_sampled_at_its_rate_to_the_last_digit, 300 / 63_000, None)
 INDEPENDENT = Claim(test_loader.test_inclusion_is_independent_of_record_and_step)
 WHOLE_BATCHES = Claim(test_loader.test_large_batches_come_whole_in_chunks_of_one_shape)
+RANDOM_ORDER = Claim(test_places_of_rows.test_the_records_of_a_step_stand_in_a_random_order)
+COMPUTED_ALIKE = Claim(test_places_of_rows.test_default_batches_are_multiples_of_32, 300, None)
 EMPTY_BATCHES = Claim(test_loader.test_empty_batches_are_steps)
 PRICE_RO = Claim(test_cost.test_mnist_steps_cost_the_regression_value, RO, 0.732)
 FILTER = Claim(test_filter.test_the_fully_adaptive_counterexample_is_refused)
@@ -525,7 +528,34 @@ MUTANTS = [
     (
         "empty batches skipped",
         [EMPTY_BATCHES],
-        (PoissonLoader.__iter__, ("yield Batch(self, $indices)", "if len($indices):\n    yield Batch(self, $indices)")),
+        (
+            PoissonLoader.__iter__,
+            (
+                "yield Batch(self, self._in_random_order($indices))",
+                "if len($indices):\n    yield Batch(self, self._in_random_order($indices))",
+            ),
+        ),
+    ),
+    (
+        "records in the order of the table",
+        [RANDOM_ORDER],
+        (
+            PoissonLoader._in_random_order,
+            ("np.random.Generator(np.random.PCG64($key)).permutation($indices)", "$indices"),
+        ),
+    ),
+    (
+        "one order for all steps",
+        [RANDOM_ORDER],
+        (PoissonLoader._in_random_order, ("self._rng.integers(1 << 62, 2).tolist()", "[1, 2]")),
+    ),
+    (
+        "batches whose last rows are left over",
+        [COMPUTED_ALIKE],
+        (
+            DPSGDPlan.physical_batch,
+            ("rows_computed_alike(max($most, min(1024, $rows)))", "max($most, min(1024, $rows))"),
+        ),
     ),
     # steps
     ("net's noise seeded", [NET_SEED], (DPNet._run_steps, ("make_noise_generator(self.noise)", SEEDED))),

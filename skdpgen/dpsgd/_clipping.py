@@ -29,6 +29,8 @@ from ._units import Arrangement, RowUnits, rule_of_units
 _REFERENCE_SCALARS = 2**26
 # Rows of one part computed at once, at most (as `DPSGDPlan.physical_batch`).
 _MOST_ROWS = 1024
+# Rows of a batch that are computed alike at every place, and every multiple of them (see `rows_computed_alike`).
+_ALIKE = 32
 # Smallest clip factor: float32 holds numbers below 2**-126 with fewer and fewer digits, and a factor that is rounded up
 # leaves a gradient above its clip norm.
 _SMALLEST_FACTOR = 2.0**-100
@@ -36,6 +38,15 @@ _SMALLEST_FACTOR = 2.0**-100
 # clip factor, which rounds each entry by up to 2**-150. If no entry of either is above 2**110 times the clip norm, this
 # moves the product by at most 2**-40 of the clip norm for each place and root of the number of weights.
 _LARGEST_ENTRY = 2.0**110
+
+
+def rows_computed_alike(rows) -> int:
+    """Round a number of rows up to a multiple of 32: batches in which every row is computed alike at every place.
+
+    Kernels compute several rows or entries at once, and what is left over at the end of a batch by other instructions,
+    which round differently: those of a layer with one output, for example, or of a sigmoid.
+    """
+    return _ALIKE * math.ceil(rows / _ALIKE)
 
 
 class LossModule(nn.Module):
@@ -319,8 +330,11 @@ class ClippedSum(Aggregate):
             last = max(first + 1, int(np.searchsorted(ends, begin + most, side="right")))
             rows = torch.from_numpy(order[begin : ends[last - 1]])
             codes = torch.from_numpy(units.codes)[rows] - first
-            taken = tree_map(lambda x: x[rows.to(x.device)], inputs)  # noqa: B023
-            gradients = self._example_gradients(taken, len(rows), path)
+            # rows beyond those of these units, for a batch in which all rows are computed alike
+            more = rows_computed_alike(len(rows)) - len(rows) if path == "vmap" else 0
+            index = torch.cat([rows, rows[:1].repeat(more)])
+            taken = tree_map(lambda x: x[index.to(x.device)], inputs)  # noqa: B023
+            gradients = [g[: len(rows)] for g in self._example_gradients(taken, len(index), path)]
             codes, scale = codes.to(gradients[0].device), weights[rows].to(gradients[0].device)
             gradients = [g * scale.to(g.dtype).view(-1, *[1] * (g.dim() - 1)) for g in gradients]
             sizes = sum(self._pool.square_norms(g) for g in gradients).sqrt_()
@@ -368,6 +382,7 @@ class ClippedSum(Aggregate):
 
     def _add_reference(self, inputs, mask, batch, path, shift=None):
         step = max(1, self._reference_scalars // sum(p.numel() for p in self.parameters))
+        step -= step % _ALIKE if step > _ALIKE else 0
         for i in range(0, batch, step):
             j = min(i + step, batch)
             gradients = self._example_gradients(tree_map(lambda x: x[i:j], inputs), j - i, path)  # noqa: B023
@@ -403,7 +418,8 @@ class PartedSum(ClippedSum):
 
     def __init__(self, root, plan, *, path="fast"):
         super().__init__(root, plan.l2_bound, clip_norm=plan.clip_norm, path=path, weighting=plan.weighting)
-        self._rows = [min(_MOST_ROWS, math.ceil(size + 2 * math.sqrt(size))) for size in plan.part_batch_sizes]
+        sizes = plan.part_batch_sizes
+        self._rows = [min(_MOST_ROWS, rows_computed_alike(size + 2 * math.sqrt(size))) for size in sizes]
 
     def add(self, *inputs, mask=None, units=None):
         """Add the records of one physical batch, each to the block of its part."""

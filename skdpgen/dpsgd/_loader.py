@@ -118,7 +118,9 @@ class PoissonLoader:
     -----
     Batch sizes are private: they are neither stored nor returned, and no public attribute holds the number of records.
     A batch above ``plan.physical_batch`` is yielded in several chunks, the last one padded with zeros, so that all
-    passes have one shape. No record that is sampled is dropped. No unit is split between chunks, because its rows are
+    passes have one shape. The records of a step stand in a random order, drawn anew in each step: a record that joins
+    then moves one other record, to the end of the batch, and not all that follow it (see `slack_of_sums`). No record
+    that is sampled is dropped. No unit is split between chunks, because its rows are
     clipped together: a unit of more rows than ``plan.physical_batch`` gets a chunk as long as it needs. The running
     time of a step depends on the number of chunks and is not protected: whoever can time single steps of a fit must be
     trusted.
@@ -153,7 +155,15 @@ class PoissonLoader:
     def __iter__(self) -> Iterator[Batch]:
         plan = self.plan
         for indices in poisson_batches(self._n_sampled, plan.sampling_rate, plan.steps, self._rng):
-            yield Batch(self, indices)
+            yield Batch(self, self._in_random_order(indices))
+
+    def _in_random_order(self, indices):
+        """What is sampled for a step, in an order of which all are equally likely.
+
+        The key of the order is secret, and as long for all data sets: what is drawn after it does not depend on them.
+        """
+        key = self._rng.integers(1 << 62, 2).tolist()
+        return np.random.Generator(np.random.PCG64(key)).permutation(indices)
 
     def example(self) -> Chunk:
         """Return a chunk of zeros with the shapes and dtypes of training: it reveals nothing about the values."""

@@ -12,7 +12,7 @@ from ..accounting._calibration import check_noise_of_steps
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.printing import shown
 from ..utils.validation import convert_fields
-from ._clipping import ClippedSum, PartedSum
+from ._clipping import ClippedSum, PartedSum, rows_computed_alike
 
 # Relative error of the gradient of a unit, whose rows may cancel (see `_layers`).
 _ROUNDING_OF_UNITS = 2.0**-15
@@ -210,9 +210,17 @@ def _make_uncharged(cls, values):
 def slack_of_sums(n_terms, noise_multiplier, rounding=2.0**-20) -> float:
     """Relative distance between the clip norm and the bound, for arithmetic that is not exact; at least 1 %.
 
-    In float32 the other terms of a sum may be rounded differently once a record joins, because it moves their places in
-    the batch. The relative error of each term is taken as 2**-20 (a few units in the last place, after several layers
-    of backpropagation), and all errors may point one way, so the sum moves by at most ``n_terms * 2**-20 * clip``.
+    A record that joins must not change the gradients of the others. Each is a function of the record alone, but float32
+    may round it differently at another place of the batch, and where the loss has a kink, one unit in the last place
+    can turn a gradient around. Two things prevent this. The records of a step stand in a random order: let the one that
+    joins take any place, and the record that stood there the place after the last one. Each order of the larger batch
+    is then equally likely, and one other record has moved, not all that follow. And a physical batch has a multiple of
+    32 rows by default, which are computed alike, to the bit, at every place (see `rows_computed_alike`), so that the
+    gradient of the record that moved stays as it is. With another `max_physical_batch` it may turn around, and a sum
+    may move by the bounds of three records.
+
+    What is left is the order in which terms are added. The relative error of each term is taken as 2**-20 (a few units
+    in the last place), and all errors may point one way, so the sum moves by at most ``n_terms * 2**-20 * clip``.
     Rounding to the noise's lattice of ``2**-30 * noise_std`` adds a step of the lattice in each parameter, at most
     ``2**-15 * noise_multiplier`` of the bound C for up to a billion (2**30) parameters. With the two relative errors a
     and b, the clip must satisfy ``clip * (1 + a) + b * C <= C``: b is a share of the bound, not of the clip.
@@ -256,7 +264,9 @@ class DPSGDPlan(ChargedPlan):
         Relation under which the plan is charged and `epsilon` is computed.
     max_physical_batch : int, default=None
         Rows computed at once. A larger batch is accumulated over several of these and a smaller one is padded, so that
-        every pass has one shape. None: two standard deviations above `expected_batch_size`, at most 1024.
+        every pass has one shape. None: two standard deviations above `expected_batch_size`, rounded up to a multiple of
+        32, at most 1024. Other numbers should be multiples of 32 too: in others the last rows may be rounded
+        differently, and a record that joins may turn the gradient of another one (see `slack_of_sums`).
     unit : PrivacyUnit, default=None
         What a "record" is above, where it is not a row: all rows of a person, for example. Each step then includes
         every unit independently; the gradient of a unit is the sum ("rows") or the mean ("units") over its rows, and is
@@ -272,7 +282,7 @@ class DPSGDPlan(ChargedPlan):
     >>> plan = DPSGDPlan(sampling_rate=0.005, steps=840, l2_bound=1.0, noise_multiplier=1.4,
     ...                  expected_batch_size=300)
     >>> plan.noise_std, plan.physical_batch
-    (1.4, 335)
+    (1.4, 352)
     """
 
     sampling_rate: float
@@ -362,7 +372,7 @@ class DPSGDPlan(ChargedPlan):
         # the variance of the number of rows is at most `most` times that of as many units of one row
         most = 1 if self.unit is None else self.unit.max_rows
         rows = math.ceil(self.expected_batch_size + 2 * math.sqrt(most * self.expected_batch_size))
-        return max(most, min(1024, rows))
+        return rows_computed_alike(max(most, min(1024, rows)))
 
     @property
     def steps_per_epoch(self) -> int:
