@@ -75,8 +75,7 @@ def run(arguments):
     from ..data.sources import is_parquet
     from ..data.table_reading import read_table
     from ..data.table_writing import check_apart, check_output
-    from ._public_values import declare_public
-    from ._questions import Terminal, ask_about, on_terminal
+    from ._questions import Terminal, ask_about, declare_public, on_terminal
 
     terminal = None if arguments.no_questions or not on_terminal() else Terminal()
     output = arguments.output

@@ -33,10 +33,10 @@ from ..tabular import (
     bins_histogram,
     schema_histogram,
 )
+from ..tabular._binning import middles_from_histogram
 from ..tabular._constraints import constraint_texts
 from ..tabular._construction import within_reach
 from ..tabular._identifiers import split_keys
-from ..tabular._learned_bins import middles_from_histogram
 from ..tabular._learning import (
     Unlearned,
     joined_categories,

@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
-from ..data.array_units import LearnedRowsMixin
-from ..data.rows_per_unit import max_rows_phases
+from ..data.rows_per_unit import LearnedRowsMixin, max_rows_phases
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..data.units import read_groups, take_groups
 from ..exceptions import InvalidInputError

@@ -14,6 +14,7 @@ from ..generators.class_cuts import ClassCuts
 from ..generators.conditioning import ArraysGiven
 from ..generators.gaussians import (
     MOST_NUMBERS,
+    SMALLEST_SIDE,
     LatentSpace,
     LinearGenerator,
     class_latents,
@@ -30,7 +31,6 @@ from ..generators.gaussians import (
 )
 from ..generators.refined_images import RefinedImages, feature_space, released_targets
 from ..generators.shifted_images import ShiftedImages
-from ..generators.speckles import SMALLEST_SIDE
 from ..mechanisms import (
     add_gaussian,
     class_first_moments,

@@ -30,8 +30,7 @@ from ..generators.target_step import ratio_of_classes
 from ..mechanisms import selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
-from ..tabular._binning import fine_grid
-from ..tabular._learned_bins import enough_rows
+from ..tabular._binning import enough_rows, fine_grid
 from ..tabular._level_groups import LevelGroups, declared_groups, divided_groups, has_subgroups
 
 # Probability with which a category of the size stated is kept.
