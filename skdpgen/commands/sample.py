@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 
-from ._arguments import add_escaping, add_repeated, print_written
+from ._arguments import add_escaping, add_repeated, add_synthetic_units, check_synthetic_units, print_written
 from ._notations import date_in, number_in, writing
-from ._units import add_synthetic_units, check_synthetic_units
 
 
 def add(command):

@@ -43,8 +43,7 @@ from ..utils.validation import (
 )
 from ._before_training import plan_phases
 from ._checkpoint import FitCheckpoint, describe_rows
-from ._count_errors import PlannedTable
-from ._few_rows import point_out_few_rows, point_out_hidden_classes, point_out_learned_classes
+from ._count_errors import PlannedTable, point_out_few_rows, point_out_hidden_classes, point_out_learned_classes
 from ._recorded import recorded_parameters
 from ._released import ReleasedModel, save_state
 from ._summary import summarize
