@@ -403,12 +403,8 @@ class UnitSource:
             yield [frame.iloc[at : at + CHUNK_ROWS] for at in range(0, len(frame), CHUNK_ROWS)], self._codes
             return
         for pieces in self._whole_units():
-            kept, parts, start = keep_rows(self._ids_of(pieces), self._key), [], 0
-            for piece in pieces:
-                begin, end = np.searchsorted(kept.rows, [start, start + len(piece)])
-                parts.append(piece.drop(columns=self._column).iloc[kept.rows[begin:end] - start])
-                start += len(piece)
-            yield parts, kept.codes
+            kept = keep_rows(self._ids_of(pieces), self._key)
+            yield [rows for rows, _ in self._rows_of(pieces, kept.rows)], kept.codes
 
     def _first_rows(self):
         """Yield frames of the first row used of each unit, and the number of rows used of each."""
@@ -419,11 +415,8 @@ class UnitSource:
         for pieces in self._whole_units():
             kept = keep_rows(self._ids_of(pieces), self._key)
             first, sizes = _first_of_each(kept.codes)
-            rows, start = kept.rows[first], 0
-            for piece in pieces:
-                begin, end = np.searchsorted(rows, [start, start + len(piece)])
-                yield piece.drop(columns=self._column).iloc[rows[begin:end] - start], sizes[begin:end]
-                start += len(piece)
+            for rows, here in self._rows_of(pieces, kept.rows[first]):
+                yield rows, sizes[here]
 
     def _parts(self):
         """Yield frames of rows that are used, their unit sizes or None, and the rows used of the units that begin."""
@@ -432,18 +425,23 @@ class UnitSource:
             return
         for pieces in self._whole_units():
             kept = keep_rows(self._ids_of(pieces), self._key)
-            begun, start = kept.n_per_unit, 0
-            for piece in pieces:
-                first, last = np.searchsorted(kept.rows, [start, start + len(piece)])
-                sizes = None if kept.unit_sizes is None else kept.unit_sizes[first:last]
-                rows = piece.drop(columns=self._column).iloc[kept.rows[first:last] - start]
-                yield rows, sizes, begun
-                begun, start = begun[:0], start + len(piece)
+            begun = kept.n_per_unit
+            for rows, here in self._rows_of(pieces, kept.rows):
+                yield rows, None if kept.unit_sizes is None else kept.unit_sizes[here], begun
+                begun = begun[:0]
+
+    def _rows_of(self, pieces, numbers):
+        """Yield the frames of some rows, by their numbers in all `pieces`, and the place of each frame among them."""
+        start = 0
+        for piece in pieces:
+            here = slice(*np.searchsorted(numbers, [start, start + len(piece)]))
+            yield piece.drop(columns=self._column).iloc[numbers[here] - start], here
+            start += len(piece)
 
     def _ids_of(self, pieces):
         """The identifiers of frames that hold whole units."""
         values = pd.concat(_of_one_dtype([piece[self._column] for piece in pieces]), ignore_index=True)
-        return read_ids(values, len(values), self._unit, self._missing)
+        return _read(values, self._unit, self._missing)
 
     def _whole_units(self):
         """Yield lists of frames that hold all rows of their units: the last unit of a chunk waits for the next."""
@@ -488,7 +486,7 @@ class _Order:
 
     def check(self, values):
         """Check the identifiers of the next chunk."""
-        read_ids(values, len(values), self.unit, self.missing)
+        _read(values, self.unit, self.missing)
         self.n_rows += len(values)
         known = values.dropna()
         if not len(known):

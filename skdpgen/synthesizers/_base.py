@@ -44,8 +44,7 @@ from ..utils.validation import (
 from ._before_training import plan_phases
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable, point_out_few_rows, point_out_hidden_classes, point_out_learned_classes
-from ._recorded import recorded_parameters
-from ._released import ReleasedModel, save_state
+from ._released import ReleasedModel, recorded_parameters, save_state
 from ._summary import summarize
 
 # Parameters of every synthesizer: the budget, and what is public of the data.
@@ -443,7 +442,9 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         """Fitted estimator of a release file, with a detached accountant."""
         card = PrivacyCard.from_json(state["card"])
         card.verify()
-        self = cls(epsilon=_epsilon(card), delta=card["fit"]["delta"], neighboring=card["neighboring"])
+        epsilon = card["fit"]["epsilon_asked"]
+        epsilon = np.inf if epsilon == "inf" else epsilon
+        self = cls(epsilon=epsilon, delta=card["fit"]["delta"], neighboring=card["neighboring"])
         self.n_features_in_ = check_whole(state["n_features_in"], "n_features_in", 1)
         if state["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
@@ -558,18 +559,13 @@ class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return self.model_.n_latent
 
 
-def _epsilon(card):
-    asked = card["fit"]["epsilon_asked"]
-    return np.inf if asked == "inf" else asked
-
-
 # ---- constructor parameters ------------------------------------------------------------------------------------------
 def resolve_parameters(parameters, defaults, *, named=(), presets=None, acts=None):
     """Return the parameters of a synthesizer, a preset's in the place of those it concerns.
 
     `parameters`, `defaults`: what was asked for, and the defaults, as `flat_parameters` gives them.
     `named`: parameters that were given, even where the value is the default.
-    `presets`: name of a preset -> its parameters; ValueError for an unknown one.
+    `presets`: name of a preset -> its parameters: a dict, or a function that raises ValueError for an unknown name.
     `acts`: name of a parameter -> (name of another, its values under which the first has an effect).
     Raises ValueError: parameters that contradict one another, or that would do nothing in this combination.
     """
@@ -577,7 +573,7 @@ def resolve_parameters(parameters, defaults, *, named=(), presets=None, acts=Non
     given = {name for name in settings if name in defaults and not _same(settings[name], defaults[name])}
     given |= set(named)
     if settings.get("preset") is not None:
-        preset = dict(presets(settings["preset"]))
+        preset = dict(presets(settings["preset"]) if callable(presets) else _preset(presets, settings["preset"]))
         split = settings["budget_split"]
         if split is not None and not split.keys() & preset.get("budget_split", {}).keys():
             preset["budget_split"] = {**split, **preset.get("budget_split", {})}  # such as the share of "bounds"
@@ -595,6 +591,12 @@ def resolve_parameters(parameters, defaults, *, named=(), presets=None, acts=Non
     if settings["image_shape"] is not None and settings["target"] is not None:
         raise ValueError("image_shape is for arrays, target for DataFrames")
     return settings
+
+
+def _preset(presets, name):
+    if name not in presets:
+        raise ValueError(f"preset must be one of {', '.join(map(repr, presets))}; got {name!r}")
+    return presets[name]
 
 
 def _same(one, other):

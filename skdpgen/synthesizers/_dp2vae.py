@@ -75,12 +75,6 @@ class DP2VAESettings:
     features: ImageFeatures | None = None  # images: wavelet features whose moments are released too; None is none
 
 
-def _preset(name):
-    if name not in PRESETS:
-        raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}; got {name!r}")
-    return PRESETS[name]
-
-
 def dp2vae_settings(given, seed):
     """Return the `DP2VAESettings` of resolved parameters of a synthesizer.
 
@@ -279,6 +273,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
     ((500, 64), (500,))
     """
 
+    _model_class = DP2VAEModel
     _split_names = ("bounds", "moments", "features", "decoder")
     _training_defaults = SubsetSGD().get_params(deep=False)
     _parameter_constraints = {
@@ -341,7 +336,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
                 f"id_column= is for rows that are units: with unit={self._unit.name!r} all rows of a unit lie in one "
                 "subset, which the unit draws; leave out id_column=. Nothing was charged"
             )
-        settings = dp2vae_settings(self._resolve(presets=_preset), self._seed())
+        settings = dp2vae_settings(self._resolve(presets=PRESETS), self._seed())
         if self.id_column is not None and accountant.neighboring == "replace_one":
             raise ValueError(
                 "id_column= is for add_or_remove_one: a record that replaces another may have another id, and then two "
@@ -404,10 +399,6 @@ class DP2VAESynthesizer(BaseSynthesizer):
         elif isinstance(X, pd.DataFrame) and self.id_column in X.columns:
             X = X.drop(columns=self.id_column)
         return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))
-
-    @staticmethod
-    def _model_from_state(state):
-        return DP2VAEModel.from_state(state)
 
 
 def split_ids(X, id_column, check=True):

@@ -65,12 +65,6 @@ class GANSettings:
     network: Network
 
 
-def _preset(name):
-    if name not in PRESETS:
-        raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}; got {name!r}")
-    return PRESETS[name]
-
-
 def gan_settings(given, seed, *, table):
     """Return the `GANSettings` of resolved parameters of a synthesizer; `table` says whether rows are a DataFrame.
 
@@ -243,7 +237,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
     def _prepare(self, X, y, accountant, groups=None):
-        parameters = self._resolve(presets=_preset, acts=_ACTS)
+        parameters = self._resolve(presets=PRESETS, acts=_ACTS)
         settings = gan_settings(parameters, self._seed(), table=isinstance(X, pd.DataFrame))
         rows = read_vectors(self, X, y, groups)
         training = resolve_sampling(settings.training, len(rows), self._relation(accountant), **parameters)
