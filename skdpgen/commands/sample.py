@@ -14,7 +14,20 @@ def add(command):
     command.add_argument("--rows", type=int, metavar="N", help="number of rows (default: the released row count)")
     add_synthetic_units(command)
     command.add_argument("--seed", type=int, metavar="S", help="seed of the draw (default: a new one in each run)")
-    add_conditions(command)
+    add_repeated(
+        command,
+        "--given COLUMN=VALUE",
+        "rows with this value: of a category (repeated: one of several), of a number or date (LOW..HIGH: "
+        "between them, an end may be left out), or nothing after = for a missing value; numbers have a decimal point, "
+        "and dates are in ISO 8601, or both are as the schema of the fit stores",
+    )
+    command.add_argument(
+        "--class-ratio",
+        metavar="CLASS=SHARE",
+        action="append",
+        default=[],
+        help="share of a class, repeated for every class; or balanced, for equal shares",
+    )
     command.add_argument(
         "--separator",
         metavar="C",
@@ -66,24 +79,6 @@ def _loaded(path):
         if not str(error).endswith("not a model file of skdpgen"):
             raise
         raise ValueError(f"{error}; skdpgen synthesize --save-model writes one") from None
-
-
-def add_conditions(parser):
-    """Options of the rows to be drawn."""
-    add_repeated(
-        parser,
-        "--given COLUMN=VALUE",
-        "rows with this value: of a category (repeated: one of several), of a number or date (LOW..HIGH: "
-        "between them, an end may be left out), or nothing after = for a missing value; numbers have a decimal point, "
-        "and dates are in ISO 8601, or both are as the schema of the fit stores",
-    )
-    parser.add_argument(
-        "--class-ratio",
-        metavar="CLASS=SHARE",
-        action="append",
-        default=[],
-        help="share of a class, repeated for every class; or balanced, for equal shares",
-    )
 
 
 def read_given(texts, synthesizer):
