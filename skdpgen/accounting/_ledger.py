@@ -377,12 +377,7 @@ class FileLedger:
 
     def steps_of(self, number: int, rule: PrivacyFilter) -> tuple[Charge, int, int]:
         """Return the charge in record `number`, its steps, and how many were taken; see `_ledger_records.steps_of`."""
-
-        def work(connection):
-            return steps_of(self._chained(connection, self._check_parameters(connection, rule), seen), number)
-
-        seen = self._seen
-        return self._run(work)
+        return self._of_records(rule, lambda records: steps_of(records, number))
 
     def take_steps(self, number: int, count: int, rule: PrivacyFilter, *, begins: bool) -> tuple[int, int]:
         """Take steps of the training that record `number` was charged for, before they run.
@@ -409,9 +404,13 @@ class FileLedger:
 
     def fit_steps_of(self, number: int, rule: PrivacyFilter) -> FitSteps:
         """Return what is known of the steps of the fit in record `number`; see `_ledger_records.fit_steps_of`."""
+        return self._of_records(rule, lambda records: fit_steps_of(records, number))
+
+    def _of_records(self, rule, function):
+        """Return what a function says of all records, whose chain is checked."""
 
         def work(connection):
-            return fit_steps_of(self._chained(connection, self._check_parameters(connection, rule), seen), number)
+            return function(self._chained(connection, self._check_parameters(connection, rule), seen))
 
         seen = self._seen
         return self._run(work)

@@ -291,9 +291,7 @@ class PlannedTable:
         noise, neighboring = plan.noise_multipliers, plan.relation
         if isinstance(plan.unit, OpenUnit):
             neighboring = replace(neighboring, unit=plan.unit.closed())
-        open_ = self.schema.incomplete
-        n_categorical = sum(isinstance(self.schema[name], Categorical) for name in open_)
-        sizes = kept_sizes(len(open_), n_categorical, noise, plan.extra_delta, neighboring)
+        sizes = _learned_sizes(self.schema, plan, neighboring)
         lost, kept = (0.0, 0.0) if sizes is None else sizes
         codec, errors = self._errors(noise, neighboring, n_rows)
         position = {block.name: i for i, block in enumerate(codec.blocks)}
@@ -405,7 +403,7 @@ def point_out_few_rows(rows, settings, plan):
     if plan.neighboring != "replace_one" or plan.unit is not None:
         return
     n_rows, lost = len(rows), []
-    sizes = _learned_sizes(rows, plan)
+    sizes = _learned_sizes(rows.schema, plan, plan.relation)
     if sizes is not None and sizes.lost > n_rows:
         rows.unlearned.expects_categories = False
         lost.append(f"all learned categories ({sizes.in_words()})")
@@ -449,7 +447,7 @@ def point_out_learned_classes(rows, plan):
     open_ = [
         name for name in rows.targets if isinstance(rows.schema[name], Categorical) and not rows.schema[name].complete
     ]
-    sizes = _learned_sizes(rows, plan) if open_ else None
+    sizes = _learned_sizes(rows.schema, plan, plan.relation) if open_ else None
     if sizes is None or sizes.kept < _RARE_CLASS:
         return
     what = "units" if weighs_units(plan.relation) else "rows"
@@ -468,11 +466,11 @@ def point_out_learned_classes(rows, plan):
     )
 
 
-def _learned_sizes(rows, plan):
+def _learned_sizes(schema, plan, neighboring):
     """Rows of learned categories that are lost and kept; None where none are learned."""
-    open_ = rows.schema.incomplete
-    n_categorical = sum(isinstance(rows.schema[name], Categorical) for name in open_)
-    return kept_sizes(len(open_), n_categorical, plan.noise_multipliers, plan.extra_delta, plan.relation)
+    open_ = schema.incomplete
+    n_categorical = sum(isinstance(schema[name], Categorical) for name in open_)
+    return kept_sizes(len(open_), n_categorical, plan.noise_multipliers, plan.extra_delta, neighboring)
 
 
 def _hides_relations(rows, n_rows, noise_multiplier):
