@@ -504,7 +504,7 @@ def _point_out_columns(frame, numbers, units, hierarchies):
 
 
 def _rules_to_declare(frame, hierarchies):
-    """What rows show that a fit does not know, one text each: what follows from other columns, groups of codes, times."""
+    """What rows show that a fit does not know, one text each: columns that follow, groups of codes, lacking times."""
     from ._hints import lacking_times, nested
 
     said = []

@@ -41,11 +41,11 @@ from ..utils.validation import (
     validate_data,
     validate_rows,
 )
-from ._before_training import plan_phases
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable, point_out_few_rows, point_out_hidden_classes, point_out_learned_classes
 from ._released import ReleasedModel, recorded_parameters, save_state
 from ._summary import summarize
+from ._training import plan_phases
 
 # Parameters of every synthesizer: the budget, and what is public of the data.
 DATA_CONSTRAINTS = {

@@ -23,7 +23,6 @@ from ..utils.numerics import usual_numerics
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._before_training import has_classes, plan_facts
 from ._dp2vae_model import (
     DP2VAEModel,
     NetworkSettings,
@@ -35,7 +34,7 @@ from ._dp2vae_model import (
     shifts_gaussians,
 )
 from ._phases import plan_with_cells, relative_shares, suits_features
-from ._training import check_device
+from ._training import check_device, has_classes, plan_facts
 
 # (moments, features, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT, _FEATURES_SPLIT = (0.5, 0.0, 0.5), (0.4, 0.4, 0.2)

@@ -13,9 +13,8 @@ from .._parameters import DPSGD, UNIT_CONSTRAINTS, flat_parameters
 from ..data.validation import read_vectors
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
-from ._before_training import network_shape
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, learn_rows, make_generator, n_weights
-from ._training import Network, Training, check_device, resolve_sampling
+from ._training import Network, Training, check_device, network_shape, resolve_sampling
 
 # Of rows and of images: number of generated ones in a step.
 _GENERATED_ROWS, _GENERATED_IMAGES = 256, 128
