@@ -114,12 +114,12 @@ def _whole(counts):
     return np.asarray(np.rint(counts.toarray() if sparse.issparse(counts) else counts), dtype=np.int64)
 
 
-def _tables(codes, n_levels, pairs):
+def _tables(codes, n_levels, pairs, *, chunk_rows=None):
     """Exact counts of levels, and of pairs of levels (None without `pairs`), of the rows of one class."""
     width = int(n_levels.sum())
     one_way, both = np.zeros(width), np.zeros((width, width)) if pairs else None
     dense = width < _DENSE * len(n_levels)
-    size = max(min(_MOST_ENTRIES // max(width, 1), _EXACT_ROWS), 256)
+    size = chunk_rows or max(min(_MOST_ENTRIES // max(width, 1), _EXACT_ROWS), 256)
     for at in range(0, len(codes), size):
         encoded = _encode(codes[at : at + size], n_levels)
         one_way += np.asarray(encoded.sum(axis=0)).ravel()
