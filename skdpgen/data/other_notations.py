@@ -97,20 +97,20 @@ def _quoted(text):
     return text if re.fullmatch(r"[\w.,%/:-]+", text) else '"\'"' if text == "'" else f"'{text}'"
 
 
-def readings_of(texts, notation=USUAL_NOTATION, *, iso=False, placeholders=_MOST_PLACEHOLDERS):
+def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, iso=False, placeholders=_MOST_PLACEHOLDERS):
     """Return the readings of a column that its notation takes for text; none for texts, codes, and usual numbers.
 
     `texts`: values that are not missing.
     `notation`: of the table.
-    `iso`: whether days in ISO 8601 are among the dates that are looked for, and date-times with a zone and times
-        without a day, which no option reads: a CSV file has them in its usual notation or as text, a DataFrame has
-        neither.
+    `dates`: whether dates are looked for, too.
+    `iso`: whether days in ISO 8601 are among these dates, and date-times with a zone and times without a day, which no
+        option reads: a CSV file has them in its usual notation or as text, a DataFrame has neither.
     `placeholders`: most different texts without a digit that may stand for missing values.
     Returns `readings`: each of them reads all texts that contain a digit. The first two are the likeliest; `marked`:
         whether other texts stand for missing values: a few without a digit.
     """
     first = texts.iloc[:_FEW]
-    forms = (_ISO_DAY, *_DATES) if iso else _DATES
+    forms = () if not dates else (_ISO_DAY, *_DATES) if iso else _DATES
     if first.empty or not _some_reading(first[_with_digit(first)], notation, forms):
         return (), False
     texts = pd.Series(texts.unique(), dtype="string").str.strip()
@@ -126,7 +126,7 @@ def _with_digit(texts):
 
 
 def _some_reading(texts, notation, forms):
-    """Readings of texts as numbers, else as dates in some of `forms` or with names of months."""
+    """Readings of texts as numbers, else as dates in some of `forms` or with names of months; none without `forms`."""
     texts = texts.str.strip()
     if texts.empty or texts.str.fullmatch(notation.number).all():
         return ()
@@ -179,8 +179,8 @@ def _is_part(one, other):
 
 
 def _dates(texts, notation, forms):
-    for like, known in ((_LIKE_DATES, forms), (_LIKE_NAMED, _NAMED_DATES)):
-        if texts.str.fullmatch(like).all():
+    for like, known in ((_LIKE_DATES, forms), (_LIKE_NAMED, _NAMED_DATES if forms else ())):
+        if known and texts.str.fullmatch(like).all():
             if known is _NAMED_DATES and (texts == texts.str.upper()).all():
                 known = [form.replace("%b", "%^b").replace("%B", "%^B") for form in known]
             # a few texts rule out most formats
