@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from skdpgen.synthesizers._p3gm_paper import paper_settings
+from skdpgen.synthesizers._p3gm import paper_settings
 
 from .images import image_benchmark
 from .models import find_model
@@ -192,7 +192,7 @@ def accounting_benchmark(*, epsilon=1.0, delta=1e-5):
     S. Takagi, T. Takahashi, Y. Cao, M. Yoshikawa, "P3GM", ICDE 2021, Figure 9.
     """
     from skdpgen.accounting import Phase, calibrate, epsilon_pld, epsilon_rdp, gaussian_epsilon
-    from skdpgen.synthesizers._p3gm_paper import P3GM_PAPER_ROWS, paper_settings
+    from skdpgen.synthesizers._p3gm import P3GM_PAPER_ROWS, paper_settings
 
     relation = "add_or_remove_one"
     for name in P3GM_PAPER_ROWS:

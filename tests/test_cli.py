@@ -269,7 +269,7 @@ def test_schema_reads_no_value_unless_told_to(table, capsys, tmp_path):
 
 
 def test_declaring_values_public_warns():
-    from skdpgen.commands._public_values import declare_public
+    from skdpgen.commands._questions import declare_public
 
     frame = pd.DataFrame(
         {

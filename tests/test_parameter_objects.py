@@ -35,7 +35,7 @@ from skdpgen import (
 from skdpgen._types import BoundedUnit
 from skdpgen.dpsgd import DPSGDPlan
 from skdpgen.nn import DPNet, P3GMModule, PriVAEModule
-from skdpgen.synthesizers._p3gm_paper import paper_settings
+from skdpgen.synthesizers._p3gm import paper_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 

@@ -14,7 +14,7 @@ from skdpgen.dpsgd._plan import plan_of_fit
 from skdpgen.nn._gan import DiscriminatorModule
 from skdpgen.nn._networks import ToImage
 from skdpgen.synthesizers import _dpcgan
-from skdpgen.synthesizers._before_training import sizes_by_counts
+from skdpgen.synthesizers._training import sizes_by_counts
 
 AR = "add_or_remove_one"
 WHOLE = Claim(test_dpcgan.the_whole_gradient_of_a_row_is_clipped, "dense", AR)

@@ -36,8 +36,7 @@ from skdpgen.data import scaling as _scaling
 from skdpgen.data.arrays import ArrayCodec
 from skdpgen.dpsgd._plan import plan_of_fit
 from skdpgen.generators import refined_images
-from skdpgen.generators.class_cuts import ClassCuts
-from skdpgen.generators.refined_images import FeatureSpace
+from skdpgen.generators.refined_images import ClassCuts, FeatureSpace
 from skdpgen.mechanisms import _selection as selection
 from skdpgen.mixture import _em
 from skdpgen.nn import DPNet, _wavelets

@@ -14,9 +14,9 @@ from _sabotage import LEARNED, Claim, after, assert_caught, mutant_ids
 from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.nn._critics import Critics, clipped_gradient_sum, train_by_critics
 from skdpgen.nn._generated_rows import GeneratedRows
-from skdpgen.synthesizers._before_training import sizes_by_counts
 from skdpgen.synthesizers._critic_model import CriticReleases, _make_critics, fit_critic_model
 from skdpgen.synthesizers._gs_wgan import GradientReleases
+from skdpgen.synthesizers._training import sizes_by_counts
 
 AR, RO = "add_or_remove_one", "replace_one"
 

@@ -10,9 +10,9 @@ from _noninterference import noninterference
 from _sabotage import LEARNED, Claim, after, assert_caught, mutant_ids
 
 from skdpgen.mechanisms import count_votes
-from skdpgen.nn._teachers import Teachers, rows_by_subset, train_by_votes
+from skdpgen.nn._gan import Teachers, rows_by_subset, train_by_votes
 from skdpgen.synthesizers import _pategan
-from skdpgen.synthesizers._before_training import sizes_by_counts
+from skdpgen.synthesizers._training import sizes_by_counts
 
 AR, RO = "add_or_remove_one", "replace_one"
 BOUNDED = {relation: Claim(test_pategan.a_record_moves_the_counts_by_the_root_of_the_labelled_rows, relation)

@@ -9,7 +9,7 @@ from skdpgen.accounting import _ledger_records
 from skdpgen.accounting._ledger import FileLedger
 from skdpgen.nn._callbacks import FitBlocks
 from skdpgen.synthesizers import _dp2vae_model
-from skdpgen.synthesizers._charged_fit import ChargedFit
+from skdpgen.synthesizers._base import ChargedFit
 from skdpgen.synthesizers._checkpoint import FitCheckpoint
 
 import test_fit_steps as ledgers  # isort: skip  beside the rooms of the tests, which _sabotage makes known

@@ -12,7 +12,7 @@ from _sabotage import LEARNED, Claim, after, assert_caught, mutant_ids
 from skdpgen.dpsgd import WholeBatchPlan
 from skdpgen.nn import _sinkhorn
 from skdpgen.synthesizers import _dp_sinkhorn
-from skdpgen.synthesizers._before_training import sizes_by_counts
+from skdpgen.synthesizers._training import sizes_by_counts
 
 BOUNDED = Claim(test_sinkhorn.the_step_is_bounded_by_2_c_and_attains_it)
 SHAPE = Claim(test_sinkhorn.the_shape_of_a_step_does_not_tell_how_many_rows_took_part)

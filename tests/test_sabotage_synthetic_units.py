@@ -92,7 +92,10 @@ MUTANTS = [
         [CHUNKS],
         (
             units.UnitSource._first_rows,
-            ("$rows[$begin:$end] - $start", "np.maximum($rows[$begin:$end] - $start - ($start > 0), 0)"),
+            (
+                "self._rows_of($pieces, $kept.rows[$first])",
+                "self._rows_of($pieces, $kept.rows[$first] - ($kept.rows[$first] >= len($pieces[0])))",
+            ),
         ),
     ),
     (

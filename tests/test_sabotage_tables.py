@@ -24,9 +24,8 @@ from skdpgen.data.level_groups import LevelProfiles, noise_with_levels
 from skdpgen.data.sources import ChunkSource, add_sums
 from skdpgen.generators.target_step import TargetStep
 from skdpgen.mechanisms import _moments, sum_of_rows
+from skdpgen.mechanisms._one_hot import _products, one_hot_moments, triple_bounds, triple_interactions
 from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
-from skdpgen.mechanisms._one_hot import one_hot_moments
-from skdpgen.mechanisms._triples import _products, triple_bounds, triple_interactions
 from skdpgen.synthesizers import _frame_model
 from skdpgen.synthesizers._frame_model import release_target_model, release_triples
 from skdpgen.tabular import _learning as learning

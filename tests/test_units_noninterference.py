@@ -30,7 +30,7 @@ from skdpgen import (
     PriVAESynthesizer,
 )
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum
-from skdpgen.data import array_units, arrays, frames, units
+from skdpgen.data import arrays, frames, rows_per_unit, units
 from skdpgen.nn import DPNet, P3GMModule, PartitionedVAEModule, PriVAEModule, TableRefinementModule
 from skdpgen.testing import check_noninterference
 
@@ -222,7 +222,7 @@ def _rows_kept_by_a_global_shuffle(patch):
         sizes = used[ids.codes[rows]] if weighted else None
         return units.KeptRows(rows, sizes, used[used > 0], ids.codes[rows])
 
-    for module in (units, arrays, array_units):
+    for module in (units, arrays, rows_per_unit):
         patch.setattr(module, "keep_rows", shuffled)
 
 
@@ -239,13 +239,13 @@ def _every_row_is_kept(patch):
         many = units.BoundedUnit(ids.unit.name, 1000, ids.unit.weighting)
         return shipped(units.UnitIds(many, ids.codes, ids.values), key)
 
-    for module in (units, arrays, array_units):
+    for module in (units, arrays, rows_per_unit):
         patch.setattr(module, "keep_rows", all_of_them)
 
 
 def _the_exact_number_of_rows(patch):
     patch.setattr(
-        "skdpgen.synthesizers._charged_fit.ChargedFit.sample_size", lambda fit, rows, released: float(len(rows.frame))
+        "skdpgen.synthesizers._base.ChargedFit.sample_size", lambda fit, rows, released: float(len(rows.frame))
     )
 
 
@@ -323,7 +323,7 @@ def _the_exact_number_of_units_as_denominator(patch):
 
     patch.setattr(units, "keep_rows", seen)
     patch.setattr(
-        "skdpgen.synthesizers._charged_fit.ChargedFit.step_size",
+        "skdpgen.synthesizers._base.ChargedFit.step_size",
         lambda fit, row_count, counted: float(len(chosen[0].n_per_unit)),
     )
 

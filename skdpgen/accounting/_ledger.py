@@ -377,12 +377,7 @@ class FileLedger:
 
     def steps_of(self, number: int, rule: PrivacyFilter) -> tuple[Charge, int, int]:
         """Return the charge in record `number`, its steps, and how many were taken; see `_ledger_records.steps_of`."""
-
-        def work(connection):
-            return steps_of(self._chained(connection, self._check_parameters(connection, rule), seen), number)
-
-        seen = self._seen
-        return self._run(work)
+        return self._of_records(rule, lambda records: steps_of(records, number))
 
     def take_steps(self, number: int, count: int, rule: PrivacyFilter, *, begins: bool) -> tuple[int, int]:
         """Take steps of the training that record `number` was charged for, before they run.
@@ -393,9 +388,7 @@ class FileLedger:
         Raises LedgerError also where a training begins of which steps were taken, or goes on of which none were taken.
         """
 
-        def work(connection, seen):
-            found = self._check_parameters(connection, rule)
-            records = self._chained(connection, found, seen)
+        def record_of(records):
             _, steps, taken = steps_of(records, number)
             if begins != (taken == 0):
                 raise LedgerError(
@@ -405,18 +398,19 @@ class FileLedger:
             granted = min(count, steps - taken)
             if granted <= 0:
                 return None, 0, taken
-            totals = records[-1].totals
-            text = take_record(number, granted, totals)
-            length, head = self._write(connection, len(records), self._head(connection)[1], [text])
-            return _Seen(length, head, totals, None), granted, taken + granted
+            return take_record(number, granted, records[-1].totals), granted, taken + granted
 
-        return self._take(work)
+        return self._append(rule, record_of)
 
     def fit_steps_of(self, number: int, rule: PrivacyFilter) -> FitSteps:
         """Return what is known of the steps of the fit in record `number`; see `_ledger_records.fit_steps_of`."""
+        return self._of_records(rule, lambda records: fit_steps_of(records, number))
+
+    def _of_records(self, rule, function):
+        """Return what a function says of all records, whose chain is checked."""
 
         def work(connection):
-            return fit_steps_of(self._chained(connection, self._check_parameters(connection, rule), seen), number)
+            return function(self._chained(connection, self._check_parameters(connection, rule), seen))
 
         seen = self._seen
         return self._run(work)
@@ -446,9 +440,7 @@ class FileLedger:
     def _write_fit(self, number, rule, known, count, text, *, ends=False):
         """Append a record of a fit with a checkpoint; return how many steps it takes, and how many all have taken."""
 
-        def work(connection, seen):
-            found = self._check_parameters(connection, rule)
-            records = self._chained(connection, found, seen)
+        def record_of(records):
             fit = fit_steps_of(records, number)
             if fit.end is not None or fit.taken != known:
                 raise LedgerError(
@@ -461,19 +453,24 @@ class FileLedger:
             granted = count(fit)
             if granted <= 0 and not ends:
                 return None, 0, fit.taken
-            totals = records[-1].totals
-            length, head = self._write(
-                connection, len(records), self._head(connection)[1], [text(number, granted, totals)]
-            )
-            return _Seen(length, head, totals, None), granted, fit.taken + granted
+            return text(number, granted, records[-1].totals), granted, fit.taken + granted
 
-        return self._take(work)
+        return self._append(rule, record_of)
 
-    def _take(self, work):
-        """Write the record of steps that are taken, by ``work(connection, seen)``."""
+    def _append(self, rule, record_of):
+        """Append a record of steps, by ``record_of(records)``: its text, or None; steps granted; all steps taken."""
+
+        def work(connection):
+            records = self._chained(connection, self._check_parameters(connection, rule), seen)
+            text, *result = record_of(records)
+            if text is None:
+                return None, *result
+            length, head = self._write(connection, len(records), self._head(connection)[1], [text])
+            return _Seen(length, head, records[-1].totals, None), *result
+
         self._check_writable()
         seen = self._seen
-        now, granted, taken = self._run(lambda connection: work(connection, seen), write=True)
+        now, granted, taken = self._run(work, write=True)
         if now is not None:
             self._remember(now._replace(stamp=self._stamp()))
         return granted, taken

@@ -288,7 +288,7 @@ def audit_neighbours(
     if method == "likelihood":
         settings = {"n_runs": n_runs, "noise_scale": noise_scale, "progress": progress}
         return _by_likelihood(estimator, first, seen, one, other, confidence=confidence, start=start, **settings)
-    gaussian = _is_gaussian(first)
+    gaussian = all(is_gaussian(charge.event, charge.extra_delta) for charge in first.accountant_.charges)
     gradient = gaussian and any(kind == "gradient" for _, _, kind in seen)  # of steps that every record takes part in
     directions = contribution(estimator, one, other, gradient) if statistic is None else None
     method = method or ("counts" if gaussian else "distribution_free")
@@ -461,10 +461,6 @@ def _claim(fitted):
 
 def _n_releases(fitted):
     return sum(row["count"] for charge in fitted.accountant_.charges for row in describe_event(charge.event))
-
-
-def _is_gaussian(fitted):
-    return all(is_gaussian(charge.event, charge.extra_delta) for charge in fitted.accountant_.charges)
 
 
 def _judged_releases(seen):

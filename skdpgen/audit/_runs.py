@@ -131,11 +131,6 @@ class _Recorded:
 
         return recorded
 
-    @property
-    def drew_uniforms(self):
-        """Whether a query may depend on them, so that it differs from fit to fit."""
-        return any(uniforms for uniforms, *_ in self.drawn)
-
     def followed(self, gradient):
         """Factory of generators that repeat it."""
         last, logs = len(self.drawn) - 1, enumerate(self.drawn)
@@ -277,7 +272,7 @@ def follow_path(estimator, data, one, other, gradient=False, n_releases=None):
             "nothing is released before the first gradient, so the contribution of a canary cannot be computed"
         )
     bases, changed = (_along(path, estimator, rows, recorded.followed(gradient)) for rows in (one, other))
-    fixed = len(path) == 1 and path[0][2] == "plain" and not recorded.drew_uniforms
+    fixed = len(path) == 1 and path[0][2] == "plain" and not any(uniforms for uniforms, *_ in recorded.drawn)
     return FollowedFit([(y, base, moved, sd, kind) for (y, sd, kind), base, moved in zip(path, bases, changed)], fixed)
 
 

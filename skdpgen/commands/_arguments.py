@@ -7,6 +7,7 @@ import ast
 import contextlib
 import math
 import shlex
+from dataclasses import replace
 
 from .._types import DELTAS, EPSILONS, MISSING_UNITS, NEIGHBORING, WEIGHTINGS, in_words
 from ..utils.printing import printable
@@ -372,3 +373,43 @@ def make_model(name, parameters):
             f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(estimator.get_params(deep=False))}"
         )
     return estimator.set_params(**parameters)
+
+
+# ---- units of several rows -------------------------------------------------------------------------------------------
+def add_synthetic_units(parser):
+    """Options of samples that consist of units of several rows."""
+    parser.add_argument(
+        "--units",
+        type=int,
+        metavar="N",
+        help="write the rows of N synthetic units; the column of identifiers contains the number of the unit, and the "
+        "numbers of rows follow the released distribution",
+    )
+    parser.add_argument(
+        "--units-output",
+        metavar="UNITS.csv",
+        help="CSV or Parquet file of synthetic units: one row for each unit, with its number and its --unit-columns; "
+        "OUT.csv then lacks the --unit-columns (default number of units: the released one)",
+    )
+
+
+def check_synthetic_units(arguments):
+    """Refuse options of synthetic units that contradict one another, before anything is charged."""
+    if arguments.units is None and arguments.units_output is None:
+        return
+    if arguments.rows is not None:
+        raise ValueError("--rows is for samples of rows: leave it out with --units and --units-output")
+    if arguments.units is not None and not 1 <= arguments.units < 10**9:
+        raise ValueError(f"--units must be positive, and below 1,000,000,000; got {arguments.units}")
+
+
+def with_unit(schema, unit):
+    """The schema by which a file is read: identifiers are text, so that 007 and 7 are two persons."""
+    from .. import Schema
+    from ..tabular import Identifier
+
+    if unit is None or (schema is not None and unit in schema):
+        return schema
+    return (
+        Schema([Identifier(unit)]) if schema is None else replace(schema, columns=(*schema.columns, Identifier(unit)))
+    )

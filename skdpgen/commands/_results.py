@@ -15,7 +15,6 @@ from ..data.table_writing import date_formats_of, example_of, whole_numbers_of, 
 from ..exceptions import InvalidInputError
 from ..generators.units import with_ids
 from ..utils.atomic import Draft
-from ._units import UnitTables
 
 # Suffix of a released model that was saved elsewhere, because its rows or the model itself could not be written.
 RESCUE_SUFFIX = ".rescue.safetensors"
@@ -147,3 +146,35 @@ def write_rows(
     n_written = write(tables.rows(frames), path, tables.rows_of)
     write(tables.units(), units_path, tables.units_of)
     return n_written
+
+
+class UnitTables:
+    """Splits rows of synthetic units into two tables that refer to each other by the numbers of the units.
+
+    `units`: of the released model.
+    """
+
+    def __init__(self, units):
+        if not units.columns:
+            raise ValueError("--units-output needs --unit-columns of the fit: a unit would have nothing but a number")
+        self._name, self._columns, self._found = units.name, list(units.columns), []
+
+    def rows(self, frames):
+        """Yield the chunks without the columns of units, which are kept for `units`."""
+        for frame in frames:
+            yield self.rows_of(frame)
+            self._found.append(self.units_of(frame))
+
+    def rows_of(self, frame):
+        """Return the table of rows."""
+        return frame.drop(columns=self._columns)
+
+    def units_of(self, frame):
+        """Return the table of units."""
+        return frame[[self._name, *self._columns]].drop_duplicates(self._name, ignore_index=True)
+
+    def units(self):
+        """Return the table of all units whose rows have been taken."""
+        import pandas as pd
+
+        return pd.concat(self._found, ignore_index=True)

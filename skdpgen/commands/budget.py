@@ -142,7 +142,7 @@ def _data(arguments):
     from .. import Schema
     from ..data.table_reading import read_table
     from ..model_selection import rows_like
-    from ._units import with_unit
+    from ._arguments import with_unit
 
     given = [name for name in ("input", "schema", "columns") if getattr(arguments, name) is not None]
     if arguments.columns is not None:

@@ -6,9 +6,17 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from ._arguments import add_dropping, add_only_schema_columns, add_quiet, add_reading, columns_of, load_card, names_of
+from ._arguments import (
+    add_dropping,
+    add_only_schema_columns,
+    add_quiet,
+    add_reading,
+    columns_of,
+    load_card,
+    names_of,
+    with_unit,
+)
 from ._notations import reading, say_differences
-from ._units import with_unit
 
 
 def add(command):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ._arguments import add_escaping, print_written
-from ._conditions import add_conditions, read_class_ratio, read_given
-from ._notations import writing
-from ._units import add_synthetic_units, check_synthetic_units
+import functools
+
+from ._arguments import add_escaping, add_repeated, add_synthetic_units, check_synthetic_units, print_written
+from ._notations import date_in, number_in, writing
 
 
 def add(command):
@@ -14,7 +14,20 @@ def add(command):
     command.add_argument("--rows", type=int, metavar="N", help="number of rows (default: the released row count)")
     add_synthetic_units(command)
     command.add_argument("--seed", type=int, metavar="S", help="seed of the draw (default: a new one in each run)")
-    add_conditions(command)
+    add_repeated(
+        command,
+        "--given COLUMN=VALUE",
+        "rows with this value: of a category (repeated: one of several), of a number or date (LOW..HIGH: "
+        "between them, an end may be left out), or nothing after = for a missing value; numbers have a decimal point, "
+        "and dates are in ISO 8601, or both are as the schema of the fit stores",
+    )
+    command.add_argument(
+        "--class-ratio",
+        metavar="CLASS=SHARE",
+        action="append",
+        default=[],
+        help="share of a class, repeated for every class; or balanced, for equal shares",
+    )
     command.add_argument(
         "--separator",
         metavar="C",
@@ -66,3 +79,90 @@ def _loaded(path):
         if not str(error).endswith("not a model file of skdpgen"):
             raise
         raise ValueError(f"{error}; skdpgen synthesize --save-model writes one") from None
+
+
+def read_given(texts, synthesizer):
+    """Return `given` of ``sample`` from the texts of ``--given``, or None without any."""
+    from ..synthesizers._moment_base import BaseMomentSynthesizer
+
+    if not texts:
+        return None
+    if not isinstance(synthesizer, BaseMomentSynthesizer):
+        raise ValueError(
+            f"--given is for MomentSynthesizer and P3GMSynthesizer; this is a {type(synthesizer).__name__}"
+        )
+    given = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--given must be COLUMN=VALUE; got {text}")
+        if synthesizer.model_.kind == "array":
+            given[int(_number(name, text))] = _number(value, text)
+        else:
+            column = _column(name, synthesizer.schema_)
+            condition = _condition(value, column, text, synthesizer.schema_.notation)
+            if column.name in given and not isinstance(condition, list):
+                raise ValueError(f"--given names {name} twice: give a range, LOW..HIGH")
+            given[column.name] = given.get(column.name, []) + condition if isinstance(condition, list) else condition
+    return given
+
+
+def read_class_ratio(texts, synthesizer):
+    """Return `class_ratio` of ``sample`` from the texts of ``--class-ratio``, or None without any."""
+    if not texts:
+        return None
+    if texts == ["balanced"]:
+        return "balanced"
+    codec = synthesizer.model_.codec
+    if not codec.n_classes:
+        raise ValueError("--class-ratio: the model was fitted without a target of classes, and has no classes")
+    classes = {str(value): value for value in codec.classes}
+    ratio = {}
+    for text in texts:
+        name, equals, share = text.rpartition("=")
+        if not equals:
+            raise ValueError(f"--class-ratio must be balanced, or CLASS=SHARE; got {text}")
+        if name not in classes:
+            raise ValueError(f"--class-ratio: the model has no class {name!r}; it has {', '.join(classes)}")
+        ratio[classes[name]] = _number(share, text)
+    return ratio
+
+
+def _column(name, schema):
+    by_text = {str(column.name): column for column in schema.columns}
+    if name not in by_text:
+        raise ValueError(f"--given: the model has no column {name!r}; it has {', '.join(by_text)}")
+    return by_text[name]
+
+
+def _condition(value, column, text, notation=None):
+    from ..tabular import Boolean, Categorical, Datetime, Numeric
+
+    if isinstance(column, Categorical | Boolean):
+        values = {str(option): option for option in column.values}
+        if value not in values and not (value == "" and column.missing):
+            raise ValueError(f"--given: {column.name!r} has no category {value!r}; it has {', '.join(values)}")
+        return [values.get(value)]
+    if value == "":
+        return None
+    bounds = f"; {column.name!r} takes numbers from {column.bounds[0]} to {column.bounds[1]}"
+    if isinstance(column, Numeric):
+        read = functools.partial(_number, text=text, allowed=bounds, notation=notation)
+    else:
+        read = functools.partial(date_in, form=column.format if isinstance(column, Datetime) else None)
+    low, dots, high = value.partition("..")
+    return (read(low) if low else None, read(high) if high else None) if dots else read(value)
+
+
+def _number(value, text, allowed="", notation=None):
+    """A number with a decimal point, or in the notation of the file, as a schema declares it."""
+    number = number_in(value, notation)
+    if number is None:
+        raise ValueError(f"{value!r} of {text} is no number{allowed}{_plain(value)}")
+    return number
+
+
+def _plain(value):
+    """What to write for a number that has other marks than a decimal point; "" for other texts."""
+    other = any(mark in value for mark in ",' ") and any(character.isdigit() for character in value)
+    return "; options take numbers with a decimal point alone, such as 1000.5" if other else ""

@@ -75,8 +75,7 @@ def run(arguments):
     from ..data.sources import is_parquet
     from ..data.table_reading import read_table
     from ..data.table_writing import check_apart, check_output
-    from ._public_values import declare_public
-    from ._questions import Terminal, ask_about, on_terminal
+    from ._questions import Terminal, ask_about, declare_public, on_terminal
 
     terminal = None if arguments.no_questions or not on_terminal() else Terminal()
     output = arguments.output
@@ -453,9 +452,7 @@ def _point_out_columns(frame, numbers, units, hierarchies):
         copies,
         distinct_numbers,
         free_texts,
-        lacking_times,
         likely_keys,
-        nested,
         two_numbers,
     )
 
@@ -501,7 +498,17 @@ def _point_out_columns(frame, numbers, units, hierarchies):
             f"equal to another column in all rows: {'; '.join(f'{two} to {one}' for one, two in pairs)}. The fit does "
             f"not know that, and synthetic rows would differ in them: leave them out, --drop {names}"
         )
-    if found := nested(frame.drop(columns=[name for _, name in pairs])):
+    for text in [*said, *_rules_to_declare(frame.drop(columns=[name for _, name in pairs]), hierarchies)]:
+        say(text)
+    return {"id": keys, "categorical": codes, "drop": left_out}
+
+
+def _rules_to_declare(frame, hierarchies):
+    """What rows show that a fit does not know, one text each: columns that follow, groups of codes, lacking times."""
+    from ._hints import lacking_times, nested
+
+    said = []
+    if found := nested(frame):
         options = " ".join(f"--constraint {shlex.quote(_determines(fine, rest))}" for fine, rest in found.items())
         follow = "; ".join(f"{_comma(rest)} from {fine}" for fine, rest in found.items())
         said.append(
@@ -528,9 +535,7 @@ def _point_out_columns(frame, numbers, units, hierarchies):
             f"dates with no row at some hours: {_comma(hours)}. The fit does not know that. If it is public, as of a "
             f"shop that is closed at night: skdpgen synthesize --constraint {constraint}"
         )
-    for text in said:
-        say(text)
-    return {"id": keys, "categorical": codes, "drop": left_out}
+    return said
 
 
 def _comma(names):

@@ -24,9 +24,11 @@ from ._arguments import (
     add_schema,
     add_seed,
     add_settings,
+    add_synthetic_units,
     add_target,
     add_unit,
     check_budget,
+    check_synthetic_units,
     class_of,
     columns_left_out,
     columns_of,
@@ -38,9 +40,9 @@ from ._arguments import (
     read_settings,
     short_name_of,
     unit_settings,
+    with_unit,
 )
 from ._notations import declared_notation, reading, refuse_notations, say_differences
-from ._units import add_synthetic_units, check_synthetic_units, with_unit
 
 # Parameters that have a separate option.
 _OPTIONS = (

@@ -20,7 +20,7 @@ from ..utils.categories import family
 from ..utils.printing import listed
 from ..utils.table_checks import is_missing
 from ..utils.validation import Interval, python_value
-from .other_notations import readings_of, refusal_of_columns
+from .other_notations import readings_of
 
 # Importance of a column. The noise of tables differs by about the cube root of the ratio of their importance; outside
 # this interval one table would have no noise and another nothing else.
@@ -119,12 +119,6 @@ def texts_of(schema, head, settled):
 
     open_ = [column.name for column in schema.columns if isinstance(column, Categorical) and not column.complete]
     return tuple(name for name in open_ if name not in settled and name in head and text(head[name].dtype))
-
-
-def refuse_readings(readings):
-    """Refuse columns of text that are numbers or dates: almost nothing would be learned from them."""
-    if found := {name: ways for name, ways in readings.items() if ways}:
-        raise InvalidInputError(refusal_of_columns(found))
 
 
 def check_families(families):

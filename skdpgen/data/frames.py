@@ -33,10 +33,10 @@ from ..tabular import (
     bins_histogram,
     schema_histogram,
 )
+from ..tabular._binning import middles_from_histogram
 from ..tabular._constraints import constraint_texts
 from ..tabular._construction import within_reach
 from ..tabular._identifiers import split_keys
-from ..tabular._learned_bins import middles_from_histogram
 from ..tabular._learning import (
     Unlearned,
     joined_categories,
@@ -63,7 +63,6 @@ from .frame_checks import (
     point_out_kinds,
     point_out_lost_orders,
     point_out_narrow_keys,
-    refuse_readings,
     texts_of,
 )
 from .frame_codec import FrameCodec
@@ -75,6 +74,7 @@ from .level_groups import (
     most_learned,
     noise_with_levels,
 )
+from .other_notations import refusal_of_columns
 from .rows_per_unit import max_rows_phases, row_count_phases
 from .scores import score_moments
 from .sources import KINDS_FROM_VALUES, PUBLIC_ASSUMPTIONS, MemorySource, add_sums
@@ -228,9 +228,12 @@ class FrameRows:
     def refuse_readings(self):
         """Refuse columns of text that are numbers in another notation, or dates; before the charge.
 
+        Almost nothing would be learned from them.
+
         Another row may decide it: so a run of a search, which comes after the charge, does not call this.
         """
-        refuse_readings(self._readings)
+        if found := {name: ways for name, ways in self._readings.items() if ways}:
+            raise InvalidInputError(refusal_of_columns(found))
 
     def _with_objects(self, source, schema):
         """Declare the columns of objects that are all decimals, dates or times of the day; see `type_of_objects`."""

@@ -93,11 +93,6 @@ class Notation:
         name = "utf-8" if self.encoding is None else codecs.lookup(self.encoding).name
         return "utf-8-sig" if name == "utf-8" else name
 
-    @property
-    def missing_mark(self):
-        """Text of a missing value that is written."""
-        return next(iter(self.missing_marks), "")
-
     def separator_of(self, path):
         """Separator of the fields of a file: the given one, or the usual one of its suffix."""
         return self.separator or ("\t" if ".tsv" in path.suffixes[-2:] else ",")

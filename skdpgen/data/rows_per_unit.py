@@ -10,6 +10,7 @@ from .._types import BoundedUnit, in_words
 from ..accounting import Phase
 from ..mechanisms import add_gaussian, histogram_of_units
 from ..utils.callers import warn_user
+from .units import draw_key, keep_rows
 
 # Numbers that may be chosen; public.
 _CHOICES = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
@@ -95,3 +96,16 @@ def settle_ids(ids, plan, rng):
 
 def _cells(sizes):
     return np.minimum(np.searchsorted(_CHOICES, sizes), len(_CHOICES) - 1)
+
+
+class LearnedRowsMixin:
+    """For a `PrivateEstimator` that learns `max_rows_per_unit` where it is not declared."""
+
+    def _learned_unit(self, asked):
+        return OpenUnit.of(asked.label, asked.weighting)
+
+    def _keep_rows(self, ids, plan, rng):
+        """Return which rows of an array are used (`KeptRows`), and the plan with their number in a unit."""
+        ids, plan = settle_ids(ids, plan, rng)
+        self.max_rows_per_unit_ = plan.unit.max_rows
+        return keep_rows(ids, draw_key(rng)), plan

@@ -69,7 +69,7 @@ class TableSize:
             n_numbers=n_numbers,
             noise=noise,
             most_bins=most_bins,
-            divided=tables and all_have_middles(schema, targets),
+            divided=tables and all(has_middle(column) for column in schema.columns if column.name not in targets),
         )
 
 
@@ -146,11 +146,6 @@ def has_middle(column):
     if isinstance(column, Categorical):
         return column.complete and len(column.categories) == 2 and column.hierarchy is None
     return True
-
-
-def all_have_middles(schema, targets=()):
-    """Whether all columns of a schema but the targets have a middle; see `has_middle`."""
-    return all(has_middle(column) for column in schema.columns if column.name not in targets)
 
 
 def sides_of(codec, middles):

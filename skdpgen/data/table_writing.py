@@ -91,7 +91,7 @@ def write_table(
         if ".tsv" in draft.target.suffixes[-2:]:
             notation = replace(notation, separator="tab")
         how = {"sep": notation.separator_of(draft.target), "decimal": notation.decimal}
-        how["na_rep"] = notation.missing_mark
+        how["na_rep"] = next(iter(notation.missing_marks), "")
         compressed = draft.target.suffix.lower() == ".gz"
         return _write_csv(frames, written, compressed, date_formats or {}, whole, escape_formulas, how)
 

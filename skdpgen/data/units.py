@@ -7,6 +7,7 @@ unit's rows, for every key: the guarantee does not rest on the key being secret,
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -283,8 +284,6 @@ class UnitSource:
         if self._scattered is None and not self.in_memory:
             self._look()
             if not self._sorted:
-                from .scattered_units import ScatteredUnits  # which needs the functions of this module
-
                 self._scattered = ScatteredUnits(self._all, self._unit, self._missing, self._column, self._n_rows)
         return self._scattered
 
@@ -404,12 +403,8 @@ class UnitSource:
             yield [frame.iloc[at : at + CHUNK_ROWS] for at in range(0, len(frame), CHUNK_ROWS)], self._codes
             return
         for pieces in self._whole_units():
-            kept, parts, start = keep_rows(self._ids_of(pieces), self._key), [], 0
-            for piece in pieces:
-                begin, end = np.searchsorted(kept.rows, [start, start + len(piece)])
-                parts.append(piece.drop(columns=self._column).iloc[kept.rows[begin:end] - start])
-                start += len(piece)
-            yield parts, kept.codes
+            kept = keep_rows(self._ids_of(pieces), self._key)
+            yield [rows for rows, _ in self._rows_of(pieces, kept.rows)], kept.codes
 
     def _first_rows(self):
         """Yield frames of the first row used of each unit, and the number of rows used of each."""
@@ -420,11 +415,8 @@ class UnitSource:
         for pieces in self._whole_units():
             kept = keep_rows(self._ids_of(pieces), self._key)
             first, sizes = _first_of_each(kept.codes)
-            rows, start = kept.rows[first], 0
-            for piece in pieces:
-                begin, end = np.searchsorted(rows, [start, start + len(piece)])
-                yield piece.drop(columns=self._column).iloc[rows[begin:end] - start], sizes[begin:end]
-                start += len(piece)
+            for rows, here in self._rows_of(pieces, kept.rows[first]):
+                yield rows, sizes[here]
 
     def _parts(self):
         """Yield frames of rows that are used, their unit sizes or None, and the rows used of the units that begin."""
@@ -433,18 +425,23 @@ class UnitSource:
             return
         for pieces in self._whole_units():
             kept = keep_rows(self._ids_of(pieces), self._key)
-            begun, start = kept.n_per_unit, 0
-            for piece in pieces:
-                first, last = np.searchsorted(kept.rows, [start, start + len(piece)])
-                sizes = None if kept.unit_sizes is None else kept.unit_sizes[first:last]
-                rows = piece.drop(columns=self._column).iloc[kept.rows[first:last] - start]
-                yield rows, sizes, begun
-                begun, start = begun[:0], start + len(piece)
+            begun = kept.n_per_unit
+            for rows, here in self._rows_of(pieces, kept.rows):
+                yield rows, None if kept.unit_sizes is None else kept.unit_sizes[here], begun
+                begun = begun[:0]
+
+    def _rows_of(self, pieces, numbers):
+        """Yield the frames of some rows, by their numbers in all `pieces`, and the place of each frame among them."""
+        start = 0
+        for piece in pieces:
+            here = slice(*np.searchsorted(numbers, [start, start + len(piece)]))
+            yield piece.drop(columns=self._column).iloc[numbers[here] - start], here
+            start += len(piece)
 
     def _ids_of(self, pieces):
         """The identifiers of frames that hold whole units."""
         values = pd.concat(_of_one_dtype([piece[self._column] for piece in pieces]), ignore_index=True)
-        return read_ids(values, len(values), self._unit, self._missing)
+        return _read(values, self._unit, self._missing)
 
     def _whole_units(self):
         """Yield lists of frames that hold all rows of their units: the last unit of a chunk waits for the next."""
@@ -489,7 +486,7 @@ class _Order:
 
     def check(self, values):
         """Check the identifiers of the next chunk."""
-        read_ids(values, len(values), self.unit, self.missing)
+        _read(values, self.unit, self.missing)
         self.n_rows += len(values)
         known = values.dropna()
         if not len(known):
@@ -521,3 +518,157 @@ def _over(frame, sizes, function, combine, total):
         found = function(part, **more)
         total = found if total is None else combine(total, found)
     return total
+
+
+# ---- units whose rows lie anywhere in a source -----------------------------------------------------------------------
+# Identifiers that are in memory at a time, about: those of one slice of the units.
+HELD_ROWS = 8 * CHUNK_ROWS
+
+
+class ScatteredUnits:
+    """Chooses the rows that are used, and sums over them, where the rows of a unit lie anywhere in the source.
+
+    The rows are read several times, and none is written anywhere. The passes before the first sum read the identifiers
+    alone: each of them looks at one slice of the units, so that the identifiers of a bounded number of rows are in
+    memory. What is kept is one small number for each row of the table. The sums then take one pass each, as without
+    units.
+
+    `source`: with the column of identifiers. `missing`: "refuse" or "own". `n_rows`: private.
+
+    A unit is in one slice with all its rows, in the order of the table, and `keep_rows` chooses among them. So the rows
+    used of a unit are those of the same table in memory, whatever the slices, and follow from this unit and the key.
+
+    The choice is by the places of the rows. So they must come in the same order at each pass: a sum over the keyed
+    hashes of the identifiers and their places shows whether they did, before anything of the pass is released.
+    """
+
+    def __init__(self, source, unit, missing, column, n_rows):
+        self._source, self._unit, self._missing, self._column, self._n_rows = source, unit, missing, column, n_rows
+        self._key = self._marks = self._lengths = self._signature = self._row_count = None
+
+    def rows_per_unit(self):
+        """Yield the number of rows of each unit, a slice of the units at a time."""
+        for _, values in self._slices():
+            yield n_rows_of_units(_read(values, self._unit, self._missing).codes)
+
+    def choose(self, unit, key):
+        """Choose the rows that are used of each unit."""
+        self._unit, self._key = unit, key
+        # of each row: 0 if it is not used, else the number of rows used of its unit, negative for the first of them
+        self._marks = np.zeros(self._n_rows, dtype=np.min_scalar_type(-unit.max_rows - 1))
+        for places, values in self._slices():
+            kept = keep_rows(_read(values, unit, self._missing), key)
+            places = places[kept.rows]
+            self._marks[places] = kept.n_per_unit[kept.codes]
+            first, _ = _first_of_each(kept.codes)
+            self._marks[places[first]] *= -1
+            count = total(kept.n_per_unit, unit.max_rows, of_units=True)
+            self._row_count = count if self._row_count is None else add_sums(self._row_count, count)
+
+    def row_count(self):
+        """Number of rows that are used, a BoundedSum of one contribution per unit."""
+        return self._row_count
+
+    def reduce(self, function, combine, *, first=False, sizes=None):
+        """Apply `function` to the rows that are used, and `combine` the results two by two.
+
+        `first`: whether to take the first row used of each unit alone. `sizes`: name of the argument of `function` for
+        the number of rows used of the unit of each row.
+        """
+        query = functools.partial(
+            _of_part, column=self._column, of_ids=self._of_ids(), first=first, sizes=sizes, function=function,
+            combine=combine,
+        )  # fmt: skip
+        found, seen = self._source.reduce_with(
+            self._marks, self._lengths, query, functools.partial(_both, combine=combine)
+        )
+        self._check(seen)
+        return self._source.whole(found)
+
+    def _check(self, seen):
+        """Refuse a table that has other rows, or another order, than at the pass before."""
+        if self._key is None:
+            return
+        if self._signature is None and seen[0] == self._n_rows:
+            self._signature = seen
+        if seen != self._signature:
+            raise _other_rows(self._column)
+
+    def _of_ids(self):
+        return functools.partial(_seen, key=self._key, unit=self._unit, missing=self._missing)
+
+    def _slices(self):
+        """Yield the places of the rows of a part of the units, ascending, and their identifiers."""
+        n_slices = -(-self._n_rows // HELD_ROWS)
+        for number in range(n_slices):
+            places, parts, seen, lengths = [], [], (0, 0), []
+            for values in self._source.column(self._column):
+                start = seen[0]
+                inside = _slice_of(values, start, n_slices) == number
+                places.append(start + np.flatnonzero(inside))
+                parts.append(values[inside])
+                lengths.append(len(values))
+                seen = _add(seen, self._of_ids()(values, start))
+            self._lengths = lengths
+            self._check(seen)
+            if any(map(len, parts)):
+                yield np.concatenate(places), pd.concat(_of_one_dtype(parts), ignore_index=True)
+
+
+def _slice_of(values, start, n_slices):
+    """Number of the slice of the unit of each row; the choice of rows does not depend on it.
+
+    Python's hashes of equal values are equal, whatever the dtypes of the parts; those of text differ between processes.
+    """
+    if n_slices == 1:
+        return np.zeros(len(values), dtype=np.uint64)
+    codes, found = pd.factorize(values)
+    found = np.asarray(found.astype(object), dtype=object)
+    numbers = np.fromiter(map(hash, found), dtype=np.int64, count=len(found)).view(np.uint64)
+    own = _mixed(np.arange(start, start + len(values), dtype=np.uint64))  # a row without an identifier
+    return np.where(codes < 0, own, _mixed(np.append(numbers, np.uint64(0)))[codes]) % np.uint64(n_slices)
+
+
+def _read(values, unit, missing):
+    return read_ids(values, len(values), unit, missing)
+
+
+def _seen(values, start, key, unit, missing):
+    """Number of the rows, and a sum over their keyed hashes with their places, modulo 2^64; 0 without a key."""
+    if key is None:
+        return len(values), 0
+    ids = _read(values, unit, missing)
+    of_rows = np.append(_hashes(ids.values, key), np.uint64(key))[ids.codes]
+    places = _mixed(np.arange(start, start + len(values), dtype=np.uint64))
+    return len(values), int(_mixed(of_rows ^ places).sum(dtype=np.uint64))
+
+
+def _add(one, other):
+    return one[0] + other[0], (one[1] + other[1]) % (1 << 64)
+
+
+def _of_part(part, marks, start, *, column, of_ids, first, sizes, function, combine):
+    """What `function` says of the rows of a part that are used, and `_seen` of all of them."""
+    if len(marks) != len(part):
+        raise _other_rows(column)
+    seen, found = of_ids(part[column], start), None
+    used = np.flatnonzero(marks < 0 if first else marks)
+    rows, numbers = part.drop(columns=column).iloc[used], np.abs(marks[used].astype(np.int64))
+    for at in range(0, len(rows), CHUNK_ROWS):
+        given = {} if sizes is None else {sizes: numbers[at : at + CHUNK_ROWS]}
+        more = function(rows.iloc[at : at + CHUNK_ROWS], **given)
+        found = more if found is None else combine(found, more)
+    return found, seen
+
+
+def _both(one, other, combine):
+    (found, seen), (more, also) = one, other
+    both = more if found is None else found if more is None else combine(found, more)
+    return both, _add(seen, also)
+
+
+def _other_rows(column):
+    return InvalidInputError(
+        f"X gave other rows than at an earlier pass, or in another order: {column!r} shows it. Each pass must give the "
+        "same rows in the same order, as the rows that are used of a unit are chosen by their places"
+    )

@@ -34,7 +34,7 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True, images=Tru
         "on_invalid": estimator.on_invalid,
         "conditional": conditional,
     }
-    _refuse_containers(estimator, X)
+    _refuse_containers(X)
     source, unit = open_source(X), estimator._unit
     if source is not None:
         refuse_given(estimator, ("bounds", "l2_bound", "image_shape"), "for arrays; for a DataFrame, declare schema=")
@@ -72,7 +72,7 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
     `images`: whether moments of the rows are released, which of images are those of their low frequencies.
     What is private stays in the rows that come back. Frames are in memory.
     """
-    _refuse_containers(estimator, X)
+    _refuse_containers(X)
     shared = {name: getattr(estimator, name) for name in ("classes", "target_type", "on_invalid")}
     if isinstance(X, pd.DataFrame):
         refuse_given(estimator, ("bounds", "image_shape"), "for arrays; for a DataFrame, declare schema=")
@@ -104,7 +104,7 @@ def _check_images(estimator, shape, given, rows):
     point_out_pixels(dtype, check_bounds(estimator.bounds, rows.n_features))
 
 
-def _refuse_containers(estimator, X):
+def _refuse_containers(X):
     """Refuse what is neither a table of pandas nor an array, and say how to make one of it."""
     if isinstance(X, str | list | tuple) and not is_table_path(X) and len(X) and all(isinstance(x, str) for x in X):
         raise InvalidInputError(

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
-from ._source import local_file
+from ._tables import local_file
 
 # Of the standard split: these rows come first, the 10,000 for testing after them.
 N_TRAIN = 60_000

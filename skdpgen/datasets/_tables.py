@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
 from ..utils.callers import warn_user
-from ._source import DATA_VARIABLE, local_file
 
 # Facts known without looking at the rows. Categories: the attribute list of the UCI documentation (adult.names).
 # Bounds: the documented extraction keeps people over 16 with at least one hour of work; the survey's records
@@ -326,3 +328,28 @@ def _bunch(X, labels, bounds, target, categories, descr, integer=frozenset()):
     columns = [Numeric(name, bounds=pair, integer=name in integer) for name, pair in bounds.items()]
     schema = Schema([*columns, Categorical(target, categories=categories)])
     return Bunch(frame=frame, schema=schema, target=target, positive=categories[0], DESCR=descr)
+
+
+# ---- where files come from: a folder on this machine, else scikit-learn's own fetcher --------------------------------
+DATA_VARIABLE = "SKDPGEN_DATA"
+
+
+def local_file(name, data_dir=None):
+    """Path of the file `name` in the data folder, or None when there is no folder to look in.
+
+    `name`: file name, for example "adult.csv.gz".
+    `data_dir`: folder to read; None reads the environment variable SKDPGEN_DATA.
+    Returns `path`: None when neither `data_dir` nor SKDPGEN_DATA names a folder: the caller then fetches.
+    Raises FileNotFoundError: a folder was named and does not hold the file. Fetching silently instead would hide a
+        mistyped folder behind a download.
+    """
+    origin = "data_dir"
+    if data_dir is None:
+        data_dir = os.environ.get(DATA_VARIABLE) or None
+        origin = DATA_VARIABLE
+    if data_dir is None:
+        return None
+    path = Path(data_dir).expanduser() / name
+    if not path.is_file():
+        raise FileNotFoundError(f"{name} is not in the folder {str(data_dir)!r} named by {origin}")
+    return path

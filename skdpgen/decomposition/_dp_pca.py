@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
-from ..data.array_units import LearnedRowsMixin
-from ..data.rows_per_unit import max_rows_phases
+from ..data.rows_per_unit import LearnedRowsMixin, max_rows_phases
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..data.units import read_groups, take_groups
 from ..exceptions import InvalidInputError
@@ -303,7 +302,10 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LearnedRowsMixin,
         X, groups = take_groups(self, X, groups)
         X = validate_rows(self, X, order=None)
         ids = read_groups(groups, len(X), self._unit, self._asked_unit.missing)
-        self._check_n_components(X.shape[1])
+        if self.n_components is not None and self.n_components > X.shape[1]:
+            raise InvalidInputError(
+                f"n_components={self.n_components} must be at most n_features={X.shape[1]}; nothing was charged"
+            )
         bounds = check_bounds(self.bounds, X.shape[1])
         if self.centering == "joint" and self.residual_bound != _RESIDUAL_BOUND:
             raise ValueError('residual_bound is used only with centering="two_round": leave it out')
@@ -431,12 +433,6 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LearnedRowsMixin,
     def score(self, X, y=None):
         """Return the mean log-likelihood of the rows; computed without protection, do not publish."""
         return float(self.score_samples(X).mean())
-
-    def _check_n_components(self, n_features):
-        if self.n_components is not None and self.n_components > n_features:
-            raise InvalidInputError(
-                f"n_components={self.n_components} must be at most n_features={n_features}; nothing was charged"
-            )
 
     def _public_assumptions(self):
         declared = [name for name in ("bounds", "l2_bound") if getattr(self, name) is not None]

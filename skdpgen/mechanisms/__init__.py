@@ -35,7 +35,20 @@ from ._moments import (
     unpack_moments,
     unpack_shared_moments,
 )
-from ._one_hot import one_hot_moments, unpack_one_hot_moments
+from ._one_hot import (
+    CONTRASTS,
+    N_QUARTERS,
+    likeness,
+    one_hot_moments,
+    size_starts,
+    triple_bounds,
+    triple_interactions,
+    triples_of,
+    unit_pairs,
+    unit_plan,
+    unit_tables,
+    unpack_one_hot_moments,
+)
 from ._residual_plan import ResidualPlan, residual_plan
 from ._selection import (
     octave_ranges,
@@ -45,8 +58,6 @@ from ._selection import (
     select_above,
     selection_threshold,
 )
-from ._triples import CONTRASTS, N_QUARTERS, triple_bounds, triple_interactions, triples_of
-from ._unit_tables import likeness, size_starts, unit_pairs, unit_plan, unit_tables
 
 __all__ = [
     "CLUSTER_COUNT_WEIGHT",

@@ -216,13 +216,12 @@ class Contrasts:
         """Rows and columns of the pairs of contrasts of two blocks, each pair once."""
         return np.nonzero(self.block[:, None] < self.block)
 
-    def of_levels(self, table, block=None):
-        """Contrasts, in whole numbers, of the last axis of a table: of all blocks, or of the levels of one."""
-        chosen = slice(None) if block is None else slice(self.starts[block], self.starts[block + 1])
-        first, middle, end = (self.splits[chosen] - (0 if block is None else self.level_starts[block])).T
+    def of_levels(self, table):
+        """Contrasts, in whole numbers, of the last axis of a table."""
+        first, middle, end = self.splits.T
         total = np.zeros((*table.shape[:-1], table.shape[-1] + 1), dtype=table.dtype)
         np.cumsum(table, axis=-1, out=total[..., 1:])
-        left, right = self._entries[chosen].T
+        left, right = self._entries.T
         return left * (total[..., middle] - total[..., first]) - right * (total[..., end] - total[..., middle])
 
     def tables(self, residuals):

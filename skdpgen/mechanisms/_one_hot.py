@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from dataclasses import replace
+
 import numpy as np
 from scipy import sparse
 
 from .._types import BoundedSum
 from ._contrasts import Residuals
 from ._histogram import LATTICE, by_weight
+from ._residual_plan import residual_plan
 
 # Steps of the lattice are added up in int64.
 _MOST_STEPS = 1 << 62
@@ -146,3 +151,200 @@ def _encode(codes, n_levels):
     indices = (codes + offsets)[inside]
     pointer = np.concatenate([[0], np.cumsum(inside.sum(axis=1))])
     return sparse.csr_matrix((np.ones(indices.size), indices, pointer), shape=(len(codes), int(n_levels.sum())))
+
+
+# ---- tables of units of several rows, and how alike two rows of a unit are: one contribution for each unit -----------
+# Levels of the number of rows of a unit; up to so many rows each number is a level.
+_MOST_SIZES = 24
+
+
+def size_starts(max_rows):
+    """Return the least number of rows of each level of it: public, ascending.
+
+    The last level is `max_rows` alone, where all units with as many rows or more are. Above 24 rows, levels grow with
+    the number.
+    """
+    if max_rows <= _MOST_SIZES:
+        return np.arange(1, max_rows + 1)
+    return np.unique(np.round(np.geomspace(1, max_rows, _MOST_SIZES)).astype(np.int64))
+
+
+def unit_tables(codes, n_levels, sizes, max_rows):
+    """Count the units at each level of each column and of their number of rows, and at each pair of levels.
+
+    Parameters
+    ----------
+    codes : array of int of shape (n_units, n_columns)
+        Level of each column of a unit; a function of the rows of this unit alone.
+    n_levels : sequence of int of length n_columns
+        Public.
+    sizes : array of int of shape (n_units,)
+        Number of rows used of each unit; numbers outside 1 .. `max_rows` are clipped to that range.
+    max_rows : int
+        Public.
+
+    Returns
+    -------
+    BoundedSum
+        `value` as that of `one_hot_moments` with one class; the last block is that of the numbers of rows. A unit has
+        one contribution: it is at one level of each block, whatever its number of rows. So the bounds are those of a
+        row of such a table (see `residual_plan`). The weighting of the rows has no part in them.
+    """
+    starts = size_starts(max_rows)
+    size = np.searchsorted(starts, np.clip(np.asarray(sizes), 1, max_rows), side="right") - 1
+    codes = np.column_stack([np.asarray(codes).reshape(len(size), -1), size])
+    return replace(one_hot_moments(codes, unit_plan(n_levels, max_rows)), unit="unit")
+
+
+def unit_plan(n_levels, max_rows):
+    """The `ResidualPlan` of `unit_tables`, whose arguments these are."""
+    return residual_plan([*n_levels, len(size_starts(max_rows))])
+
+
+def likeness(first, second, n_bins):
+    """Say how alike pairs of rows are in each column, from 0 to 1; 1 where they are at the same level.
+
+    Parameters
+    ----------
+    first, second : arrays of int of shape (n_pairs, n_columns)
+        Levels of the two rows of each pair.
+    n_bins : sequence of int of length n_columns
+        Number of levels of each column that are bins of numbers, which come first, in their order; 0 of categories.
+
+    Returns
+    -------
+    array of shape (n_pairs, n_columns)
+        0 at two categories; at two bins, 1 less the square of their distance, relative to that of the outermost: its
+        mean tells how far the bins of two rows are correlated. Multiples of the lattice of counts.
+    """
+    first, second, last = (np.asarray(part, dtype=np.int64) for part in (first, second, n_bins))
+    near = np.floor((1 - ((first - second) / np.maximum(last - 1, 1)) ** 2) / LATTICE) * LATTICE
+    return np.where(first == second, 1.0, np.where(np.maximum(first, second) < last, near, 0.0))
+
+
+def unit_pairs(first, second, n_bins):
+    """Count the units with two rows, and add up how alike their two rows are in each column.
+
+    Parameters
+    ----------
+    first, second, n_bins
+        As in `likeness`: two rows of each unit that has two, a function of the rows of this unit alone.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (1 + n_columns,): the number of units, and the sums. A unit adds nothing, if it has one row, or
+        1 to the first entry and a number from 0 to 1 to each other one: a vector of squared norm 1 + n_columns at most.
+        The difference of two units is no longer: where both have two rows, the first entry cancels. So the bound is the
+        same under both relations, and attained by a unit of equal rows in the place of one with one row. The weighting
+        of the rows and their number have no part in it.
+    """
+    alike = likeness(first, second, n_bins)
+    bound = float(1 + alike.shape[1]) ** 0.5
+    value = np.append(float(len(alike)), alike.sum(axis=0))
+    return BoundedSum(value, add_or_remove_one=bound, replace_one=bound, lattice=LATTICE, unit="unit")
+
+
+# ---- interactions of all triples of columns in one query: what two-way tables cannot show ---------------------------
+N_QUARTERS = 4
+# Of each quarter: its half; the quarter within the lower half; the quarter within the upper half.
+CONTRASTS = np.array([[-1, -1, 0], [-1, 1, 0], [1, 0, -1], [1, 0, 1]])
+CONTRASTS.setflags(write=False)
+# Squared weights of the three, where quarters are distinguished: their sum over a row is 1, as that of halves alone is.
+_SQUARES = np.array([0.75, 0.25, 0.25])
+# A sum over so many rows, in steps of the lattice of 2**-20, is below 2**60.
+_MAX_ROWS = 1 << 40
+# Rows of a chunk: whole numbers below 2^24 are exact in single precision.
+_CHUNK_ROWS = 1 << 16
+
+
+def triples_of(n_columns):
+    """Every three columns, in ascending order: array of int of shape (n_triples, 3)."""
+    return np.array(list(itertools.combinations(range(n_columns), 3)), dtype=np.intp).reshape(-1, 3)
+
+
+def triple_interactions(quarters, fine, y_codes=None, n_classes=1, *, unit_sizes=None):
+    """Sum, in each class, the products of the contrasts of every three columns.
+
+    Parameters
+    ----------
+    quarters : array of int of shape (n_samples, n_columns)
+        Quarter of each column, 0 to 3; a row with another code counts in no triple of that column.
+    fine : sequence of bool of length n_columns
+        Whether the quarters of a column are distinguished; otherwise its halves alone are. Public or released.
+    y_codes : array of int of shape (n_samples,), default=None
+        Class of each row; rows with a code outside ``0 .. n_classes - 1`` are left out. None: all in class 0.
+    n_classes : int, default=1
+    unit_sizes : array of int of shape (n_samples,), default=None
+        As in `joint_histogram`.
+
+    Returns
+    -------
+    BoundedSum
+        `value` of shape (n_classes, n_triples, 3, 3, 3): whole numbers, times the weights of rows where there are any,
+        for the triples of `triples_of`, with one axis for the contrasts of each column; zero for quarters that are not
+        distinguished. A row has norm 1 in each of the T triples, so its norm is sqrt(T). The inner product of two rows
+        of one class in a triple is the product of those in its columns. These are 1 at most, and -3/4 at least, or -1
+        with halves alone. The sum over all triples is linear in the number of each column, so it is least where each
+        of them is either 1 or at its least.
+    """
+    quarters, fine = np.asarray(quarters), np.asarray(fine, dtype=bool)
+    n, n_columns = quarters.shape
+    if fine.shape != (n_columns,) or n_columns < 3:
+        raise ValueError(f"fine needs one entry for each of at least 3 columns; got {fine.shape} for {n_columns}")
+    if n > _MAX_ROWS:
+        raise ValueError(f"at most {_MAX_ROWS} rows can be counted exactly; got {n}")
+    y_codes = np.zeros(n, dtype=np.int64) if y_codes is None else np.asarray(y_codes)
+    triples = triples_of(n_columns)
+    value = np.zeros((n_classes, len(triples), 3, 3, 3))
+    for k in range(n_classes):
+        of_class = y_codes == k
+        for mine, weight in by_weight(quarters[of_class], None if unit_sizes is None else unit_sizes[of_class]):
+            value[k] += weight * _products(mine, fine, triples)
+    square = np.where(fine[:, None], _SQUARES, 1.0)[triples]
+    weights = np.sqrt(square[:, 0, :, None, None] * square[:, 1, None, :, None] * square[:, 2, None, None, :])
+    add_or_remove_one, replace_one = triple_bounds(fine)
+    weighted = unit_sizes is not None
+    return BoundedSum(value, add_or_remove_one, replace_one, weights=weights, lattice=LATTICE, weighted=weighted)
+
+
+def triple_bounds(fine):
+    """L2 sensitivity of `triple_interactions` where a row joins or leaves, and where one is replaced.
+
+    Parameters
+    ----------
+    fine : array of bool of shape (n_columns,)
+    """
+    n_fine, n_triples = np.count_nonzero(fine), math.comb(len(fine), 3)
+    least = min(0.0, _least_inner_product(n_fine, len(fine) - n_fine))
+    return n_triples**0.5, (2 * (n_triples - least)) ** 0.5
+
+
+def _least_inner_product(n_fine, n_coarse):
+    """Of two rows of one class: over all numbers of columns of each kind in which they are as far apart as can be."""
+    found = []
+    for fine, coarse in itertools.product(range(n_fine + 1), range(n_coarse + 1)):
+        same = n_fine + n_coarse - fine - coarse
+        first, second, third = (same + fine * (-_SQUARES[0]) ** p + coarse * (-1.0) ** p for p in (1, 2, 3))
+        found.append((first**3 - 3 * first * second + 2 * third) / 6)  # sum of the products of every three
+    return float(min(found))
+
+
+def _products(quarters, fine, triples):
+    """Sums over the rows of one class, shape (n_triples, 3, 3, 3)."""
+    n_columns, n_contrasts = len(fine), CONTRASTS.shape[1]
+    table = np.vstack([CONTRASTS, np.zeros((1, n_contrasts), dtype=int)]).astype(np.float32)  # the last: no quarter
+    sums = np.zeros((n_columns, n_contrasts, n_columns, n_contrasts, n_columns, n_contrasts))
+    for at in range(0, len(quarters), _CHUNK_ROWS):
+        codes = quarters[at : at + _CHUNK_ROWS]
+        rows = table[np.where((codes >= 0) & (codes < N_QUARTERS), codes, N_QUARTERS)]
+        rows[:, ~fine, 1:] = 0.0
+        for i in range(n_columns - 2):
+            rest = rows[:, i + 1 :].reshape(len(rows), -1)
+            shape = (n_columns - i - 1, n_contrasts)
+            for quarter in range(N_QUARTERS):  # rows of one quarter have the same contrasts in column i
+                mine = rest[codes[:, i] == quarter]
+                contrasts = CONTRASTS[quarter] * [1, fine[i], fine[i]]
+                sums[i, :, i + 1 :, :, i + 1 :] += np.multiply.outer(contrasts, (mine.T @ mine).reshape(*shape, *shape))
+    i, j, k = triples.T
+    return sums[i, :, j, :, k]

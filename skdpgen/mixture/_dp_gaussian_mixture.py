@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from ..accounting import Phase
-from ..data.array_units import LearnedRowsMixin
 from ..data.labels import (
     check_list_of_classes,
     class_labels,
@@ -25,7 +24,7 @@ from ..data.labels import (
     learn_classes,
     sorted_classes,
 )
-from ..data.rows_per_unit import max_rows_phases, row_count_phases
+from ..data.rows_per_unit import LearnedRowsMixin, max_rows_phases, row_count_phases
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
 from ..data.units import read_groups, take_groups
 from ..exceptions import InvalidInputError

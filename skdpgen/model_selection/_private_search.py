@@ -25,8 +25,7 @@ from ..data.rows_per_unit import OpenUnit
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian
 from ..utils.validation import HasMethods, Interval, InvalidParameterError, StrOptions, fit_context, num_samples
-from ._folds import SearchRows, take
-from ._planning import FOLDS, PlansSearch, Search, list_candidates, public_model
+from ._planning import FOLDS, PlansSearch, Search, SearchRows, list_candidates, public_model, take
 from ._scoring import SCORES, bounded_score, held_terms, score_function, score_terms
 
 # Least mean number of runs by default: a Poisson number of mean 2 is zero in one search of seven.

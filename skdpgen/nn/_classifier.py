@@ -16,7 +16,6 @@ from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator, draw_seed
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from .._types import unit_of
 from ..accounting import Phase
-from ..data.array_units import LearnedRowsMixin
 from ..data.labels import (
     class_for_all,
     class_labels,
@@ -25,7 +24,7 @@ from ..data.labels import (
     learn_classes,
     sorted_classes,
 )
-from ..data.rows_per_unit import max_rows_phases
+from ..data.rows_per_unit import LearnedRowsMixin, max_rows_phases
 from ..data.scaling import check_bounds, learn_scaling, scaling_phases
 from ..data.units import read_groups, take_groups
 from ..dpsgd._plan import plan_of_fit

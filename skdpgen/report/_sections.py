@@ -249,7 +249,7 @@ class Sections:
         """Add the distances of tables of two and of three columns; return a picture of them beside those of one."""
         means = [_mean_of_pairs(frame) for frame in (distances, chance)]
         self.add("two_way_tvd", "two-way total variation distance, mean", means[0], "0", means[1])
-        ways = [(self.figures["one_way_tvd"], self.lines_of("one_way_tvd")), tuple(means)]
+        ways = [(self.figures["one_way_tvd"], self.lines[list(self.figures).index("one_way_tvd")][3]), tuple(means)]
         sampled = ""
         if len(self.paired) > 2:
             options = {"max_tables": 300, "random_state": 0}
@@ -299,10 +299,6 @@ class Sections:
             found = [float(matrix[i, j]) for matrix in (*matrices, self.pair_scores.to_numpy())]
             rows.append((f"{self.paired[i]} and {self.paired[j]}", *found, measure))
         return rows
-
-    def lines_of(self, key):
-        """Return the figure of two real halves that was added under a key."""
-        return self.lines[list(self.figures).index(key)][3]
 
     def detection(self, random_state, *, of_images=False):
         """Return how well a classifier distinguishes the two tables."""

@@ -10,10 +10,10 @@ from scipy.special import logsumexp
 
 from ..data.arrays import in_colour
 from ..data.scaling import learn_norm_bound, norm_edges
-from ..generators.class_cuts import ClassCuts
 from ..generators.conditioning import ArraysGiven
 from ..generators.gaussians import (
     MOST_NUMBERS,
+    SMALLEST_SIDE,
     LatentSpace,
     LinearGenerator,
     class_latents,
@@ -28,9 +28,8 @@ from ..generators.gaussians import (
     shared_latents,
     shrink_centers,
 )
-from ..generators.refined_images import RefinedImages, feature_space, released_targets
+from ..generators.refined_images import ClassCuts, RefinedImages, feature_space, released_targets
 from ..generators.shifted_images import ShiftedImages
-from ..generators.speckles import SMALLEST_SIDE
 from ..mechanisms import (
     add_gaussian,
     class_first_moments,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
@@ -14,17 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator, draw_seed
 from .._parameters import DPSGD, SPLIT_CONSTRAINTS, flat_parameters, object_of
 from .._types import UnitRelation
-from ..accounting import PrivacyCard
-from ..data.array_units import LearnedRowsMixin
+from ..accounting import FitPlan, PrivacyCard
 from ..data.frames import FrameRows
 from ..data.labels import check_list_of_classes
 from ..data.rows_per_unit import LABEL as MAX_ROWS
-from ..data.rows_per_unit import OpenUnit, release_max_rows
+from ..data.rows_per_unit import LearnedRowsMixin, OpenUnit, release_max_rows
 from ..data.units import draw_key
 from ..data.validation import columns_of, public_assumptions
 from ..exceptions import InvalidInputError, PrivacyLeakWarning
 from ..generators.components import component_chunks, join_chunks
 from ..generators.constraints import keep_constraints, read_constraints
+from ..mechanisms import add_gaussian
 from ..tabular import Schema
 from ..tabular._constraints import constraint_texts
 from ..utils.callers import warn_user
@@ -41,15 +41,11 @@ from ..utils.validation import (
     validate_data,
     validate_rows,
 )
-from ._before_training import plan_phases
-from ._charged_fit import ChargedFit, once
 from ._checkpoint import FitCheckpoint, describe_rows
-from ._count_errors import PlannedTable
-from ._few_rows import point_out_few_rows, point_out_hidden_classes, point_out_learned_classes
-from ._recorded import recorded_parameters
-from ._released import ReleasedModel, save_state
-from ._resolved import resolve_parameters
+from ._count_errors import PlannedTable, point_out_few_rows, point_out_hidden_classes, point_out_learned_classes
+from ._released import ReleasedModel, recorded_parameters, save_state
 from ._summary import summarize
+from ._training import plan_phases
 
 # Parameters of every synthesizer: the budget, and what is public of the data.
 DATA_CONSTRAINTS = {
@@ -446,7 +442,9 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         """Fitted estimator of a release file, with a detached accountant."""
         card = PrivacyCard.from_json(state["card"])
         card.verify()
-        self = cls(epsilon=_epsilon(card), delta=card["fit"]["delta"], neighboring=card["neighboring"])
+        epsilon = card["fit"]["epsilon_asked"]
+        epsilon = np.inf if epsilon == "inf" else epsilon
+        self = cls(epsilon=epsilon, delta=card["fit"]["delta"], neighboring=card["neighboring"])
         self.n_features_in_ = check_whole(state["n_features_in"], "n_features_in", 1)
         if state["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(state["feature_names_in"], dtype=object)
@@ -561,6 +559,133 @@ class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return self.model_.n_latent
 
 
-def _epsilon(card):
-    asked = card["fit"]["epsilon_asked"]
-    return np.inf if asked == "inf" else asked
+# ---- constructor parameters ------------------------------------------------------------------------------------------
+def resolve_parameters(parameters, defaults, *, named=(), presets=None, acts=None):
+    """Return the parameters of a synthesizer, a preset's in the place of those it concerns.
+
+    `parameters`, `defaults`: what was asked for, and the defaults, as `flat_parameters` gives them.
+    `named`: parameters that were given, even where the value is the default.
+    `presets`: name of a preset -> its parameters: a dict, or a function that raises ValueError for an unknown name.
+    `acts`: name of a parameter -> (name of another, its values under which the first has an effect).
+    Raises ValueError: parameters that contradict one another, or that would do nothing in this combination.
+    """
+    settings = {name: value for name, value in parameters.items() if name != "accountant"}
+    given = {name for name in settings if name in defaults and not _same(settings[name], defaults[name])}
+    given |= set(named)
+    if settings.get("preset") is not None:
+        preset = dict(presets(settings["preset"]) if callable(presets) else _preset(presets, settings["preset"]))
+        split = settings["budget_split"]
+        if split is not None and not split.keys() & preset.get("budget_split", {}).keys():
+            preset["budget_split"] = {**split, **preset.get("budget_split", {})}  # such as the share of "bounds"
+            given -= {"budget_split"}
+        if both := sorted(name for name in given & preset.keys() if not _same(settings[name], preset[name])):
+            raise ValueError(f"preset={settings['preset']!r} sets {', '.join(both)}: leave out the one or the other")
+        settings.update(preset)
+    for name, (switch, values) in (acts or {}).items():
+        if name in given and settings[switch] not in values:
+            of = " of training=" if name in DPSGD._get_param_names() else ""
+            raise ValueError(f"{name}={of} is used only with {switch}={' or '.join(map(repr, values))}")
+    for name, other in (("sampling_rate", "batch_size"), ("steps", "epochs")):
+        if "epochs" in settings and settings[other] is not None and name in given:
+            raise ValueError(f"{name} and {other} set the same thing: give one of them")
+    if settings["image_shape"] is not None and settings["target"] is not None:
+        raise ValueError("image_shape is for arrays, target for DataFrames")
+    return settings
+
+
+def _preset(presets, name):
+    if name not in presets:
+        raise ValueError(f"preset must be one of {', '.join(map(repr, presets))}; got {name!r}")
+    return presets[name]
+
+
+def _same(one, other):
+    plain = (str, Real, tuple)  # other arrays and objects are never a default
+    one, other = _as_tuple(one), _as_tuple(other)
+    return one is other or (isinstance(one, plain) and isinstance(other, plain) and one == other)
+
+
+def _as_tuple(value):
+    """Sizes as a tuple, where they are a list or an array; anything else as it is."""
+    listed = isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    return tuple(value) if listed and all(isinstance(size, Real) for size in value) else value
+
+
+# ---- a charged fit ---------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class ChargedFit:
+    """What the releases of a fit need, once it is charged."""
+
+    plan: FitPlan  # as it was charged
+    rng: object  # NoiseGenerator; the noise of all releases
+    neighboring: object  # str or UnitRelation; the relation that the noise of the releases follows
+    receipt: object  # Receipt; covers the plans of DP-SGD
+    # for what needs no privacy: initialisation of EM, synthetic rows. It may follow `random_state`.
+    stream: np.random.Generator
+    checkpoint: object | None = None  # FitCheckpoint, where the fit is written, and from which it goes on
+
+    @property
+    def noise(self):
+        """Noise multiplier of each release, by its label; of a fit that goes on, of the training alone."""
+        noise = self.plan.noise_multipliers
+        if self.checkpoint is None or not self.checkpoint.resumed:
+            return noise
+        return {phase.label: noise[phase.label] for phase in self.plan.phases if phase.sampling_rate is not None}
+
+    @property
+    def progress_text(self):
+        """What a progress bar says of the training."""
+        return f"epsilon {self.plan.epsilon:.3g}"
+
+    @property
+    def starts_training(self):
+        """Whether the training begins, rather than goes on from the checkpoint."""
+        return self.checkpoint is None or self.checkpoint.training is None
+
+    def facts(self, release, state, restore):
+        """Make the releases before the training; a fit that goes on has them from its checkpoint.
+
+        Arguments as in `FitCheckpoint.facts`; a fit without a checkpoint calls `release` alone.
+        """
+        return release() if self.checkpoint is None else self.checkpoint.facts(release, state, restore)
+
+    def cover(self, plan):
+        """Let the training follow a plan, from its beginning or from the checkpoint on."""
+        plan = self.receipt.cover(plan)
+        if self.checkpoint is not None:
+            self.checkpoint.follow(plan)
+        return plan
+
+    def row_count(self, n_rows, released):
+        """Number of rows: the exact one where it is public, else a released one."""
+        return float(n_rows) if self.neighboring == "replace_one" else float(released)
+
+    def step_size(self, row_count, counted):
+        """Released number of what a step of DP-SGD samples: rows, or units where each of them counts 1.
+
+        `row_count`: public or released number of rows. `counted`: released sum of the weights of the rows: the number
+        of units where each of them counts 1.
+        """
+        unit = self.plan.unit
+        return float(counted if unit is not None and unit.weighting == "units" else row_count)
+
+    def sample_size(self, rows, released):
+        """Number of rows to sample, as `row_count`; where units count 1, a separate release (`row_count`)."""
+        noise = self.plan.noise_multipliers
+        if "row_count" not in noise:
+            return self.row_count(len(rows), released)
+        return once(
+            self.checkpoint,
+            "row_count",
+            lambda: max(float(add_gaussian(rows.kept_rows(), noise["row_count"], self.rng, self.neighboring)[0]), 1.0),
+        )
+
+    def noise_of_rows(self, label):
+        """Noise of a release relative to what one row adds: a unit may add several."""
+        unit = self.plan.unit
+        return self.noise[label] * (1 if unit is None else unit.weight)
+
+
+def once(checkpoint, name, make):
+    """Make a number of a fit by units; a fit that goes on has it from its checkpoint (see `FitCheckpoint.once`)."""
+    return make() if checkpoint is None else checkpoint.once(name, make)

@@ -39,8 +39,7 @@ from ..utils.atomic import Draft, write_atomically
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_arrays
 from ..utils.strict_json import read_safetensors
-from ._recorded import of_today
-from ._released import MODEL_FORMAT, join_arrays, split_arrays
+from ._released import MODEL_FORMAT, join_arrays, of_today, split_arrays
 
 _FORMAT, _KIND = "skdpgen-fit-checkpoint/1", "a checkpoint of a fit"
 _FIELDS = {

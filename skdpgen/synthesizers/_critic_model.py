@@ -10,7 +10,6 @@ import numpy as np
 from ..data.validation import read_vectors
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import BaseSynthesizer
-from ._before_training import network_shape
 from ._generator_model import (
     FREQUENCIES,
     GENERATOR_CONSTRAINTS,
@@ -19,6 +18,7 @@ from ._generator_model import (
     learn_rows,
     n_weights,
 )
+from ._training import network_shape
 
 # Generated rows in a step: the memory of a step grows with them.
 _MOST_GENERATED = 2**14

@@ -23,7 +23,6 @@ from ..utils.numerics import usual_numerics
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._before_training import has_classes, plan_facts
 from ._dp2vae_model import (
     DP2VAEModel,
     NetworkSettings,
@@ -35,7 +34,7 @@ from ._dp2vae_model import (
     shifts_gaussians,
 )
 from ._phases import plan_with_cells, relative_shares, suits_features
-from ._training import check_device
+from ._training import check_device, has_classes, plan_facts
 
 # (moments, features, decoder): the decoder's steps refine what the moments initialise.
 _SPLIT, _FEATURES_SPLIT = (0.5, 0.0, 0.5), (0.4, 0.4, 0.2)
@@ -73,12 +72,6 @@ class DP2VAESettings:
     max_memory: float  # GiB
     chunks: tuple = (1, 1)  # tuple of two ints; subsets at once in stage 1 and in stage 2
     features: ImageFeatures | None = None  # images: wavelet features whose moments are released too; None is none
-
-
-def _preset(name):
-    if name not in PRESETS:
-        raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}; got {name!r}")
-    return PRESETS[name]
 
 
 def dp2vae_settings(given, seed):
@@ -279,6 +272,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
     ((500, 64), (500,))
     """
 
+    _model_class = DP2VAEModel
     _split_names = ("bounds", "moments", "features", "decoder")
     _training_defaults = SubsetSGD().get_params(deep=False)
     _parameter_constraints = {
@@ -341,7 +335,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
                 f"id_column= is for rows that are units: with unit={self._unit.name!r} all rows of a unit lie in one "
                 "subset, which the unit draws; leave out id_column=. Nothing was charged"
             )
-        settings = dp2vae_settings(self._resolve(presets=_preset), self._seed())
+        settings = dp2vae_settings(self._resolve(presets=PRESETS), self._seed())
         if self.id_column is not None and accountant.neighboring == "replace_one":
             raise ValueError(
                 "id_column= is for add_or_remove_one: a record that replaces another may have another id, and then two "
@@ -404,10 +398,6 @@ class DP2VAESynthesizer(BaseSynthesizer):
         elif isinstance(X, pd.DataFrame) and self.id_column in X.columns:
             X = X.drop(columns=self.id_column)
         return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))
-
-    @staticmethod
-    def _model_from_state(state):
-        return DP2VAEModel.from_state(state)
 
 
 def split_ids(X, id_column, check=True):

@@ -14,12 +14,12 @@ from ..generators.leading import LeadingDirections
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_whole
 from ..utils.printing import listed
-from ._before_training import sizes_by_counts
 from ._frame_model import FrameModel
 from ._generator_model import training_rows
 from ._moment_start import draw_components, draw_rows, learn_facts
 from ._phases import MomentSettings
 from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
+from ._training import sizes_by_counts
 
 # Draws of the prior that estimate the likelihood of a row; time and memory of a score grow with them.
 _SCORE_LATENTS = 256

@@ -23,10 +23,10 @@ from ..utils.file_checks import check_size, check_whole
 from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._before_training import network_shape
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, make_generator, n_weights
 from ._phases import remaining_share
 from ._released import CHUNK_ROWS, ReleasedModel
+from ._training import network_shape
 
 # Numbers in the generator's batch: rows times columns of a table times frequencies. Steps of 200 images are as good as
 # steps of 500, and faster.

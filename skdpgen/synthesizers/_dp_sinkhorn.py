@@ -9,9 +9,8 @@ from numbers import Integral, Real
 from ..data.validation import read_vectors
 from ..utils.validation import MOST_UNITS, Interval, check_model_size
 from ._base import TRAINING_CONSTRAINTS, BaseSynthesizer
-from ._before_training import network_shape
 from ._generator_model import GENERATOR_CONSTRAINTS, CoordinateSettings, GeneratorModel, learn_rows, n_weights
-from ._training import Training, resolve_sampling
+from ._training import Training, network_shape, resolve_sampling
 
 # Generated rows of a step, and steps at once: the memory of an update grows with their product.
 _MOST_GENERATED, _MOST_AT_ONCE = 2**12, 2**12

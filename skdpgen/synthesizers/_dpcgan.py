@@ -13,9 +13,8 @@ from .._parameters import DPSGD, UNIT_CONSTRAINTS, flat_parameters
 from ..data.validation import read_vectors
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
-from ._before_training import network_shape
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, learn_rows, make_generator, n_weights
-from ._training import Network, Training, check_device, resolve_sampling
+from ._training import Network, Training, check_device, network_shape, resolve_sampling
 
 # Of rows and of images: number of generated ones in a step.
 _GENERATED_ROWS, _GENERATED_IMAGES = 256, 128
@@ -63,12 +62,6 @@ class GANSettings:
     average: float  # decay of the average of the generator's parameters
     training: Training
     network: Network
-
-
-def _preset(name):
-    if name not in PRESETS:
-        raise ValueError(f"preset must be one of {', '.join(map(repr, PRESETS))}; got {name!r}")
-    return PRESETS[name]
 
 
 def gan_settings(given, seed, *, table):
@@ -243,7 +236,7 @@ class DPCGANSynthesizer(BaseSynthesizer):
         self.noise, self.random_state, self.progress = noise, random_state, progress
 
     def _prepare(self, X, y, accountant, groups=None):
-        parameters = self._resolve(presets=_preset, acts=_ACTS)
+        parameters = self._resolve(presets=PRESETS, acts=_ACTS)
         settings = gan_settings(parameters, self._seed(), table=isinstance(X, pd.DataFrame))
         rows = read_vectors(self, X, y, groups)
         training = resolve_sampling(settings.training, len(rows), self._relation(accountant), **parameters)

@@ -14,13 +14,12 @@ from ..generators.components import spread_components
 from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
 from ..utils.callers import warn_user
 from ..utils.validation import MOST_UNITS, Interval
-from ._before_training import encode_rows, learn_codec, network_shape, positive_counts
 from ._checkpoint import codec_of
 from ._dp_merf import RandomFeatures
 from ._phases import COUNT_SHARE, remaining_share
 from ._privae import VAE_CONSTRAINTS, VAE_TRAINING, LikelihoodSynthesizer
 from ._released import ReleasedModel
-from ._training import resolve_sampling
+from ._training import encode_rows, learn_codec, network_shape, positive_counts, resolve_sampling
 from ._vae_model import (
     DEFAULT_AVERAGE,
     DEFAULT_LEARNING_RATE,

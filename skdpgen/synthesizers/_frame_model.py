@@ -12,10 +12,9 @@ from ..data.level_groups import noise_with_levels
 from ..data.scores import Scores
 from ..data.table_plan import plan_tables
 from ..generators.components import spread_components
-from ..generators.conditioning import FramesChecked, FramesGiven
+from ..generators.conditioning import FramesChecked, FramesGiven, RowsOfClasses
 from ..generators.product_mixture import TableModel, consistent_marginals, fit_tables
 from ..generators.refined_table import RefinedTable
-from ..generators.rows_of_classes import RowsOfClasses
 from ..generators.scores import ScoreModel, fit_scores
 from ..generators.target_model import TargetModel, covered_classes
 from ..generators.target_step import gradient_noise, hides_target, initial_step, ratio_of_classes

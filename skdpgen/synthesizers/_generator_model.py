@@ -16,8 +16,8 @@ from ..utils.file_checks import check_size, check_whole
 from ..utils.progress import shows_bars
 from ..utils.validation import Interval, as_sizes
 from ._base import DATA_CONSTRAINTS
-from ._before_training import learn_codec, release_class_counts, sizes_by_counts
 from ._released import CHUNK_ROWS, ReleasedModel
+from ._training import learn_codec, release_class_counts, sizes_by_counts
 
 # Cosines along each side of an image, by default. The noise grows with the root of the number of coordinates, and most
 # of what tells classes of images apart is smooth.

@@ -8,9 +8,9 @@ from ..data.frames import FrameRows
 from ..generators.components import spread_components
 from ..utils.progress import progress_bar
 from ._array_model import ArrayModel, fit_array_model
-from ._before_training import learn_codec, release_class_counts
 from ._checkpoint import codec_of
 from ._frame_model import FrameModel, fit_frame_model
+from ._training import learn_codec, release_class_counts
 
 # Rows drawn from the released moments.
 _ROWS = 40_000

@@ -15,11 +15,10 @@ from ..generators.refined_table import RefinedTable, refinement_inputs
 from ..generators.shifted_images import ShiftedImages
 from ..mixture import GaussianMixtureParameters
 from ..utils.blocks import map_blocks
-from ._before_training import encode_rows, with_labels
 from ._moment_start import draw_rows, train_on_rows
 from ._phases import suits_features
 from ._released import NetGenerator
-from ._training import Network, Training
+from ._training import Network, Training, encode_rows, with_labels
 from ._vae_model import make_likelihood
 
 # Synthetic rows that the network is initialised on, how many of them are in one of those steps, their rate and number.

@@ -15,8 +15,8 @@ from ..mechanisms import add_gaussian, count_votes
 from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
-from ._before_training import network_shape
 from ._generator_model import GeneratorModel, learn_rows, n_weights
+from ._training import network_shape
 
 # Numbers (1 GB) in the table of the rows of all teachers.
 _MOST_NUMBERS = 2**28
@@ -216,9 +216,8 @@ def fit_pategan_model(rows, settings, fit):
     """Make all releases of PATE-GAN: facts that were not declared, counts of the classes, and counts of votes."""
     from ..dpsgd._seeding import torch_seeded
     from ..dpsgd._subsets import assign_subsets
-    from ..nn._gan import DiscriminatorModule
+    from ..nn._gan import DiscriminatorModule, Teachers, rows_by_subset, train_by_votes
     from ..nn._generators import ConditionalGenerator
-    from ..nn._teachers import Teachers, rows_by_subset, train_by_votes
 
     codec, x, classes, n_levels, row_count, weights, _ = learn_rows(rows, fit)
     k, n_classes, unit = settings.n_teachers, codec.n_classes, fit.plan.unit

@@ -66,14 +66,6 @@ class MomentSettings:
         """Whether norms are released class by class: for Gaussians of rows of numbers; public."""
         return rows.may_have_class_norms and self.moments_alone
 
-    def has_second_look(self, rows):
-        """Whether categories and ranges may have a second release; the moments get what it does not need; public."""
-        return rows.may_look_twice and self.moments_alone
-
-    def has_triples(self, rows):
-        """Whether interactions of triples of columns are released after the tables; public."""
-        return rows.may_have_triples and self.moments_alone
-
 
 def remaining_share(learned, message):
     """Share of the budget that the phases of learned facts leave; ValueError with `message` where that is nothing."""
@@ -151,7 +143,8 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
         features, half of it is for the features first.
     """
     shares = _shares_of_parts(model, split)
-    learned = rows.phases(bounds_share, twice=True) if model.has_second_look(rows) else rows.phases(bounds_share)
+    twice = {"twice": True} if rows.may_look_twice and model.moments_alone else {}
+    learned = rows.phases(bounds_share, **twice)
     gradient = [Phase("target", model.target_share)] if model.target_share else []
     target = f', with "target": {model.target_share:g},' if gradient else ""
     message = f'"bounds": {bounds_share:g}{target} of budget_split leaves nothing to the model'
@@ -196,7 +189,7 @@ def _kind_of(model):
 
 def _encoder_phases(rows, model, share, cells):
     """Divide the share of the encoder between the moments, or tables, and what is released beside them."""
-    triples = share * _TRIPLES_SHARE if model.has_triples(rows) else 0.0
+    triples = share * _TRIPLES_SHARE if rows.may_have_triples and model.moments_alone else 0.0
     units = 0.0 if model.units is None else share * model.units.share
     pairs = share * model.units.pair_share if units else 0.0
     left = (share / 2 if cells else share) - triples - units - pairs

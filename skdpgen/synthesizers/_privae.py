@@ -14,7 +14,7 @@ from ..generators.components import join_chunks
 from ..utils.numerics import usual_numerics
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
-from ._before_training import network_shape
+from ._training import network_shape
 from ._vae_model import (
     VAEModel,
     check_network,

@@ -13,11 +13,10 @@ from ..generators.components import spread_components
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_size
 from ..utils.validation import as_numbers, check_model_size
-from ._before_training import encode_rows, sizes_by_counts, with_labels
 from ._moment_start import draw_rows, learn_facts, start_autoencoder
 from ._phases import MomentSettings
 from ._released import CHUNK_ROWS, ReleasedModel
-from ._training import Network, Training, resolve_sampling
+from ._training import Network, Training, encode_rows, resolve_sampling, sizes_by_counts, with_labels
 
 # Latents from which on a sparse encoder has a meaning: it normalises the length of those of a record.
 _FEWEST_SPARSE = 3

@@ -15,8 +15,8 @@ _HOMES = {
     "Block": "_encoder",
     "SchemaHistogram": "_schema_cells",
     "TableEncoder": "_encoder",
-    "bins_from_histogram": "_learned_bins",
-    "bins_histogram": "_learned_bins",
+    "bins_from_histogram": "_binning",
+    "bins_histogram": "_binning",
     "sample_levels": "_encoder",
     "schema_from_histogram": "_learning",
     "schema_histogram": "_schema_cells",
@@ -43,11 +43,11 @@ __all__ = [
 
 if TYPE_CHECKING:  # type checkers and editors do not follow names that are imported on first use
     from ._binning import Binning as Binning
+    from ._binning import bins_from_histogram as bins_from_histogram
+    from ._binning import bins_histogram as bins_histogram
     from ._encoder import Block as Block
     from ._encoder import TableEncoder as TableEncoder
     from ._encoder import sample_levels as sample_levels
-    from ._learned_bins import bins_from_histogram as bins_from_histogram
-    from ._learned_bins import bins_histogram as bins_histogram
     from ._learning import schema_from_histogram as schema_from_histogram
     from ._schema_cells import SchemaHistogram as SchemaHistogram
     from ._schema_cells import schema_histogram as schema_histogram

@@ -15,7 +15,7 @@ from benchmarks.checkpoints import checkpoint_benchmark
 from benchmarks.figures import components_benchmark, split_benchmark
 from benchmarks.models import BASELINES, MODELS, find_model
 from skdpgen import DPSGD, datasets
-from skdpgen.synthesizers._p3gm_paper import paper_settings
+from skdpgen.synthesizers._p3gm import paper_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 ONE = {"logistic_regression": LogisticRegression(max_iter=1000)}

@@ -14,11 +14,10 @@ from _visits import SCHEMA
 
 from skdpgen import MomentSynthesizer, PrivacyAccountant, PrivacyUnit
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit, UnitRelation
-from skdpgen.data import scattered_units, units
+from skdpgen.data import units
 from skdpgen.data.rows_per_unit import OpenUnit
-from skdpgen.data.scattered_units import ScatteredUnits
 from skdpgen.data.sources import DaskSource, open_source
-from skdpgen.data.units import UnitSource
+from skdpgen.data.units import ScatteredUnits, UnitSource
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.mechanisms import histogram
 from skdpgen.testing import check_noninterference, seeded_noise
@@ -90,7 +89,7 @@ def _rows_and_sizes(part, unit_sizes=None, sizes=None):
 @pytest.fixture(params=[24, N], ids=["ten slices", "one slice"])
 def held(request, monkeypatch):
     """Rows whose identifiers are in memory at a time."""
-    monkeypatch.setattr(scattered_units, "HELD_ROWS", request.param)
+    monkeypatch.setattr(units, "HELD_ROWS", request.param)
     return request.param
 
 
@@ -162,10 +161,8 @@ def test_sorted_chunks_take_the_way_of_one_pass_with_the_same_rows(monkeypatch):
 
 def test_few_identifiers_and_one_byte_a_row_are_in_memory(monkeypatch):
     frame, lengths, shipped = _visits(n=1600), [], units.read_ids
-    monkeypatch.setattr(scattered_units, "HELD_ROWS", 200)
-    monkeypatch.setattr(
-        scattered_units, "read_ids", lambda values, *more: lengths.append(len(values)) or shipped(values, *more)
-    )
+    monkeypatch.setattr(units, "HELD_ROWS", 200)
+    monkeypatch.setattr(units, "read_ids", lambda values, *more: lengths.append(len(values)) or shipped(values, *more))
     source = _source(_cut(frame, 20))
     source.inspect(len, operator.add)
     source.choose(3)
@@ -251,7 +248,7 @@ def test_nothing_is_summed_over_rows_of_another_order_than_they_were_chosen_in(o
 
 
 def test_rows_that_change_while_they_are_chosen_are_noticed(monkeypatch):
-    monkeypatch.setattr(scattered_units, "HELD_ROWS", 60)
+    monkeypatch.setattr(units, "HELD_ROWS", 60)
     changing = _Changing(_cut(_FRAME), _cut(_FRAME.iloc[::-1]), 10**9)
     source = _source(changing)
     source.inspect(len, operator.add)
@@ -306,7 +303,7 @@ def _state(X, **parameters):
     "ignore::skdpgen.exceptions.UtilityWarning", "ignore::skdpgen.exceptions.PrivacyLeakWarning"
 )
 def test_a_fit_is_that_of_the_same_table_in_memory(made, parameters, tmp_path, monkeypatch):
-    monkeypatch.setattr(scattered_units, "HELD_ROWS", 100)
+    monkeypatch.setattr(units, "HELD_ROWS", 100)
     frame = _with_numbers(_visits())
     wanted, one = _state(frame, **parameters)
     found, other = _state(made(frame, tmp_path), **parameters)
@@ -350,7 +347,7 @@ def _interference(**of_units):
 
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 def test_a_person_in_several_chunks_moves_no_release_by_more_than_it_claims(monkeypatch):
-    monkeypatch.setattr(scattered_units, "HELD_ROWS", 40)
+    monkeypatch.setattr(units, "HELD_ROWS", 40)
     _interference(weighting="units", columns=["c"])
 
 
@@ -367,9 +364,7 @@ def _rows_chosen_in_each_chunk(patch):
 
 
 def _slices_by_place(patch):
-    patch.setattr(
-        scattered_units, "_slice_of", lambda values, start, n: (start + np.arange(len(values))) // 30 % np.uint64(n)
-    )
+    patch.setattr(units, "_slice_of", lambda values, start, n: (start + np.arange(len(values))) // 30 % np.uint64(n))
 
 
 def _the_number_of_units_that_begin(patch):
@@ -378,7 +373,7 @@ def _the_number_of_units_that_begin(patch):
 
 @pytest.mark.parametrize("sabotage", [_rows_chosen_in_each_chunk, _slices_by_place, _the_number_of_units_that_begin])
 def test_what_changes_the_rows_used_of_scattered_units_is_caught(sabotage, monkeypatch, tmp_path):
-    monkeypatch.setattr(scattered_units, "HELD_ROWS", 30)
+    monkeypatch.setattr(units, "HELD_ROWS", 30)
     sabotage(monkeypatch)
     with pytest.raises(AssertionError):
         test_the_rows_used_are_those_of_the_same_table_in_memory(SOURCES["list"], "units", tmp_path, 30)

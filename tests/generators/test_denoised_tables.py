@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skdpgen.generators.denoised_tables import ThinnedTables
+from skdpgen.generators.product_mixture import ThinnedTables
 from skdpgen.mechanisms._contrasts import ClassContrasts, Contrasts
 
 ALONE = ClassContrasts()

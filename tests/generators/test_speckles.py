@@ -7,8 +7,7 @@ import pytest
 from _flat import make_flat
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, load
-from skdpgen.generators.gaussians import LinearGenerator
-from skdpgen.generators.speckles import without_speckles
+from skdpgen.generators.gaussians import LinearGenerator, without_speckles
 from skdpgen.testing import seeded_noise
 
 SHAPE = (16, 17)

@@ -75,7 +75,7 @@ def test_sums_are_products_of_the_contrasts_of_each_class(rng, monkeypatch):
     for k, (t, (i, j, m)) in itertools.product(range(N_CLASSES), enumerate(triples_of(5))):
         mine = factors[y == k]
         np.testing.assert_array_equal(query.value[k, t], np.einsum("na,nb,nc->abc", mine[:, i], mine[:, j], mine[:, m]))
-    monkeypatch.setattr("skdpgen.mechanisms._triples._CHUNK_ROWS", 7)
+    monkeypatch.setattr("skdpgen.mechanisms._one_hot._CHUNK_ROWS", 7)
     assert weighted_change(triple_interactions(codes, FINE, y, N_CLASSES), query) == 0
 
 

@@ -14,8 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import ParameterGrid
 
 from skdpgen import DPPCA, PrivateSearchCV
-from skdpgen.model_selection._folds import SearchRows
-from skdpgen.model_selection._planning import Search
+from skdpgen.model_selection._planning import Search, SearchRows
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 from skdpgen.utils.watching import watch_releases

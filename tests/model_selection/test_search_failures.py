@@ -26,8 +26,7 @@ from skdpgen import (
 )
 from skdpgen.accounting._reservation import Reservation
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError
-from skdpgen.model_selection._folds import SearchRows
-from skdpgen.model_selection._planning import public_model
+from skdpgen.model_selection._planning import SearchRows, public_model
 from skdpgen.model_selection._scoring import same_terms
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 from skdpgen.testing import seeded_noise

@@ -13,7 +13,7 @@ from _sabotage import Claim, assert_caught, before, mutant_ids, quietly
 from skdpgen import DPPCA, PrivateSearchCV
 from skdpgen.accounting import _card, describe_event
 from skdpgen.accounting._reservation import Reservation
-from skdpgen.model_selection._folds import SearchRows
+from skdpgen.model_selection._planning import SearchRows
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.watching import watch_releases
 

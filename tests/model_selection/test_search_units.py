@@ -15,8 +15,8 @@ from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyUnit, Pr
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedUnit, UnitRelation
 from skdpgen.data import units
 from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning
-from skdpgen.model_selection import _folds, _planning, _private_search, _scoring
-from skdpgen.model_selection._folds import SearchRows
+from skdpgen.model_selection import _planning, _private_search, _scoring
+from skdpgen.model_selection._planning import SearchRows
 from skdpgen.model_selection._scoring import bounded_score
 from skdpgen.testing import check_noninterference
 from skdpgen.utils.noise import NoiseGenerator
@@ -137,8 +137,8 @@ def _first_release_not_charged(patch):
 
 
 def _first_release_twice(patch):
-    shipped = _folds.settle_ids
-    patch.setattr(_folds, "settle_ids", lambda *given: (shipped(*given), shipped(*given))[1])
+    shipped = _planning.settle_ids
+    patch.setattr(_planning, "settle_ids", lambda *given: (shipped(*given), shipped(*given))[1])
 
 
 def _runs_with_other_numbers(patch):
@@ -151,8 +151,8 @@ def _runs_with_other_numbers(patch):
 
 
 def _more_rows_scored_than_learned(patch):
-    shipped = _folds.settle_ids
-    patch.setattr(_folds, "settle_ids", lambda ids, *rest: (ids, shipped(ids, *rest)[1]))
+    shipped = _planning.settle_ids
+    patch.setattr(_planning, "settle_ids", lambda ids, *rest: (ids, shipped(ids, *rest)[1]))
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def _single_rows_are_held_out(patch):
         kept = units.keep_rows(self._ids, units.draw_key(rng))
         scored = held_out[kept.rows]
         sizes = None if kept.unit_sizes is None else kept.unit_sizes[scored]
-        return _folds.HeldOut(self._taken(~held_out), self._taken(kept.rows[scored])[:2], sizes)
+        return _planning.HeldOut(self._taken(~held_out), self._taken(kept.rows[scored])[:2], sizes)
 
     patch.setattr(SearchRows, "split", split)
 
@@ -344,7 +344,7 @@ def _all_rows_are_scored(patch):
     def all_of_them(ids, key):
         return shipped(units.UnitIds(BoundedUnit("pid", 1000, ids.unit.weighting), ids.codes, ids.values), key)
 
-    patch.setattr(_folds, "keep_rows", all_of_them)
+    patch.setattr(_planning, "keep_rows", all_of_them)
 
 
 def _terms_without_weights(patch):

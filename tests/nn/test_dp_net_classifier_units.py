@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from skdpgen import PrivacyUnit
 from skdpgen._types import BoundedUnit
 from skdpgen.accounting import PrivacyAccountant
-from skdpgen.data import array_units
+from skdpgen.data import rows_per_unit
 from skdpgen.data.rows_per_unit import OpenUnit
 from skdpgen.dpsgd import DPSGDPlan
 from skdpgen.exceptions import InvalidInputError, PrivacyLeakWarning
@@ -86,8 +86,8 @@ def test_as_many_rows_of_a_unit_are_used_as_were_learned_and_the_noise_is_for_so
 
 
 def test_rows_beyond_the_learned_number_are_caught(monkeypatch):
-    shipped = array_units.settle_ids
-    monkeypatch.setattr(array_units, "settle_ids", lambda ids, *rest: (ids, shipped(ids, *rest)[1]))
+    shipped = rows_per_unit.settle_ids
+    monkeypatch.setattr(rows_per_unit, "settle_ids", lambda ids, *rest: (ids, shipped(ids, *rest)[1]))
     with pytest.raises(AssertionError):
         test_as_many_rows_of_a_unit_are_used_as_were_learned_and_the_noise_is_for_so_many(monkeypatch)
 

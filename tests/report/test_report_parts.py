@@ -18,8 +18,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from skdpgen.metrics import lost_categories, quality_score, three_way_tvd, unseen_pairs
 from skdpgen.metrics._display_rows import count_marginal, log_ticks
 from skdpgen.report import build_report
-from skdpgen.report._charts import chart
-from skdpgen.report._columns import verdict
+from skdpgen.report._columns import chart, verdict
 from skdpgen.report._use import _regressors, of_classes, of_numbers
 from skdpgen.report._values import combinations_section, lost_section
 

@@ -188,9 +188,7 @@ def _counts_of_rows(patch):
 
 
 def _the_exact_number_of_rows(patch):
-    patch.setattr(
-        "skdpgen.synthesizers._charged_fit.ChargedFit.sample_size", lambda fit, rows, counted: len(rows.frame)
-    )
+    patch.setattr("skdpgen.synthesizers._base.ChargedFit.sample_size", lambda fit, rows, counted: len(rows.frame))
 
 
 @pytest.mark.parametrize(

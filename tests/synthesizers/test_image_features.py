@@ -20,8 +20,7 @@ from skdpgen import ImageFeatures, LatentMixture, P3GMSynthesizer, PrivacyAccoun
 from skdpgen.data.scaling import Box
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.generators import refined_images
-from skdpgen.generators.class_cuts import ClassCuts
-from skdpgen.generators.refined_images import FeatureSpace, RefinedImages, feature_space, released_targets
+from skdpgen.generators.refined_images import ClassCuts, FeatureSpace, RefinedImages, feature_space, released_targets
 from skdpgen.mechanisms import Moments, exact_value
 from skdpgen.nn import _wavelets
 from skdpgen.nn._wavelets import WaveletFeatures, move_to_features, wavelet_features

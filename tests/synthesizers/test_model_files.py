@@ -24,7 +24,7 @@ from skdpgen import (
 from skdpgen.exceptions import DetachedAccountantError, PrivacyLeakWarning
 from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.synthesizers._checkpoint import describe
-from skdpgen.synthesizers._recorded import of_today, recorded_parameters
+from skdpgen.synthesizers._released import of_today, recorded_parameters
 from skdpgen.tabular import Categorical, Numeric
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")

@@ -24,10 +24,9 @@ from skdpgen import PATEGANSynthesizer, PrivacyUnit, load
 from skdpgen._types import BoundedUnit, UnitRelation
 from skdpgen.accounting import describe_event, epsilon_pld, gaussian_event
 from skdpgen.mechanisms import add_gaussian, count_votes
-from skdpgen.nn import _teachers
-from skdpgen.nn._gan import DiscriminatorModule
+from skdpgen.nn import _gan
+from skdpgen.nn._gan import DiscriminatorModule, Teachers, rows_by_subset, train_by_votes
 from skdpgen.nn._generators import ConditionalGenerator
-from skdpgen.nn._teachers import Teachers, rows_by_subset, train_by_votes
 from skdpgen.synthesizers import _pategan
 from skdpgen.tabular import Categorical, Numeric, Schema
 
@@ -137,7 +136,7 @@ def _tables(monkeypatch, estimator, *data, **groups):
         seen.append((subsets, make(subsets, k, most)))
         return seen[-1][1]
 
-    monkeypatch.setattr(_teachers, "rows_by_subset", recorded)
+    monkeypatch.setattr(_gan, "rows_by_subset", recorded)
     fitted = estimator.fit(*data, **groups)
     (found,) = seen
     return fitted, *found

@@ -11,8 +11,8 @@ from _flat import make_flat
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivateSearchCV, load
 from skdpgen.data.arrays import ArrayRows
-from skdpgen.generators.class_cuts import ClassCuts
 from skdpgen.generators.gaussians import LatentSpace, LinearGenerator, class_weights, cut_directions
+from skdpgen.generators.refined_images import ClassCuts
 from skdpgen.mechanisms import exact_value
 from skdpgen.mixture import GaussianMixtureParameters
 from skdpgen.synthesizers._array_model import subcluster_moments

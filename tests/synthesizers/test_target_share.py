@@ -251,7 +251,7 @@ def test_rows_that_are_too_rare_for_all_draws_end_within_seconds(fitted, monkeyp
 
 
 def test_many_rows_of_a_rare_class_may_need_many_more_rows(fitted, monkeypatch):
-    monkeypatch.setattr("skdpgen.generators.rows_of_classes._ALL_ROWS", 0)
+    monkeypatch.setattr("skdpgen.generators.conditioning._ALL_ROWS", 0)
     rows = fitted.sample(2000, class_ratio={"good": 0, "poor": 1, "bad": 0}, random_state=0)
     assert (rows["state"] == "poor").all()
 

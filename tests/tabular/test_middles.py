@@ -8,7 +8,7 @@ import pytest
 
 from skdpgen.mechanisms import exact_value
 from skdpgen.tabular import Numeric, Schema, bins_from_histogram, bins_histogram
-from skdpgen.tabular._learned_bins import middles_from_histogram
+from skdpgen.tabular._binning import middles_from_histogram
 
 
 def _shares_above(values, bounds, noise_sd, rng):
