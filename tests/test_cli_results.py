@@ -240,3 +240,24 @@ def test_formulas_are_escaped_where_asked_for_alone(tmp_path, monkeypatch, capsy
     assert drawn["number"].min() < 0  # a number is none, whatever its sign
     capsys.readouterr()
     assert "of CSV files" in refused(capsys, *command, "--output", "out.parquet", "--escape-formulas")
+
+
+class _Full:
+    """A stream of a disk that is full."""
+
+    def write(self, text):
+        raise OSError(28, "No space left on device")
+
+    def flush(self):
+        raise OSError(28, "No space left on device")
+
+    def isatty(self):
+        return False
+
+
+@pytest.mark.parametrize("stream", [_Full(), None], ids=["full", "closed"])
+def test_a_charged_fit_is_written_where_messages_cannot_be(table, capsys, monkeypatch, stream):
+    monkeypatch.setattr("sys.stderr", stream)
+    assert main(list(ALL)) == 0
+    assert files() == {"out.csv", "card.json", "model.safetensors"}
+    assert "ledger" in capsys.readouterr().out

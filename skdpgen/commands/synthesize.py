@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..utils.callers import warn_user
-from ..utils.printing import listed, say
+from ..utils.printing import listed, say, show
 from ._arguments import (
     MODELS,
     add_budget,
@@ -332,7 +332,7 @@ def _run(arguments, model, settings, schema, notation, results):
     warned = _fit(synthesizer, rows, arguments)
     if arguments.dataset is not None:
         synthesizer.card_ = synthesizer.card_.with_dataset(arguments.dataset)
-    print(synthesizer.summary_, file=sys.stderr)
+    show(synthesizer.summary_)
     # as the real rows are written, so that whatever reads one file reads the other
     written = {"notation": notation, "date_formats": getattr(rows, "attrs", {}).get("date_formats")}
     written["asked"] = {"units": arguments.units}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from datetime import date, time, timedelta
@@ -121,4 +122,11 @@ def table_lines(head, rows):
 
 def say(text: Any) -> None:
     """Print a message of the command line to stderr."""
-    print(f"skdpgen: {text}", file=sys.stderr)
+    show(f"skdpgen: {text}")
+
+
+def show(text: Any) -> None:
+    """Print a text to stderr. Where that is closed or full, the command goes on: it may have to write a charged fit."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            print(text, file=sys.stderr)
