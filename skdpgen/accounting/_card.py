@@ -50,6 +50,8 @@ _RULES = {
     "filter": "Renyi privacy filter: the guarantee is the budget, the epsilon spent is the value of the filter",
     "unlimited": "no limit: privacy loss distribution as if all had been fixed in advance",
 }
+# What a charge may have become since a card was written.
+_STATUSES_AFTER = {"planned": ("charged", "seeded"), "charged": (), "seeded": ()}
 # Texts of saved cards that say the same.
 _OLD_RULES = {"Renyi privacy filter: the guarantee is the budget, epsilon_spent is the book value": _RULES["filter"]}
 _SAMPLERS = {
@@ -463,6 +465,53 @@ class PrivacyCard:
             "ledger": ledger,
             "bounded": why_bounded([entry.charge for entry in entries], neighboring),
         }
+
+    def check_ledger(self, accountant: PrivacyAccountant) -> None:
+        """Check that a ledger begins with the charges of the ledger on the card; it may hold later ones.
+
+        Parameters
+        ----------
+        accountant : PrivacyAccountant
+
+        Raises
+        ------
+        ValueError
+            For a ledger of another unit, relation, budget or delta, or with other charges; the message names the first
+            difference. Two ledgers with equal charges cannot be told apart: a card does not name its file.
+        LedgerError
+            When the ledger cannot be read.
+        """
+        where = accountant.ledger or "the accountant"
+        known = self.accountant()
+        names = ("unit", "neighboring", "delta", "epsilon", "delta_reserve")
+        for name in names:
+            stated, found = getattr(known, name), getattr(accountant, name)
+            if stated != found:
+                if name == "unit":
+                    stated, found = in_words(stated), in_words(found)
+                raise ValueError(
+                    f"{where}: not the ledger that the fit of the card was charged to: {name} is {stated} on the card, "
+                    f"and {found} in this ledger"
+                )
+        charged = accountant.entries
+        for number, entry in enumerate(known.entries, 1):
+            there = charged[number - 1] if number <= len(charged) else None
+            if there is None:
+                why = f"the card lists {len(known.entries)} charges, and this ledger holds {len(charged)}"
+            elif there.charge.label != entry.charge.label:
+                why = (
+                    f"charge {number} is {entry.charge.label!r} on the card, and {there.charge.label!r} in this ledger"
+                )
+            elif there.charge != entry.charge:
+                why = f"charge {number}, {entry.charge.label!r}, is of other releases on the card than in this ledger"
+            elif there.batch != entry.batch or there.status not in (entry.status, *_STATUSES_AFTER[entry.status]):
+                why = (
+                    f"charge {number}, {entry.charge.label!r}, is {entry.status!r} in batch {entry.batch} on the card, "
+                    f"and {there.status!r} in batch {there.batch} in this ledger"
+                )
+            else:
+                continue
+            raise ValueError(f"{where}: not the ledger that the fit of the card was charged to: {why}")
 
     def accountant(self) -> PrivacyAccountant:
         """Return the ledger that the fit was charged to, as a detached accountant: it can be read, not charged.
