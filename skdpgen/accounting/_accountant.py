@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from dp_accounting import DpEvent
 
 from .._types import BoundedUnit, in_words
@@ -20,7 +21,7 @@ from ._filter import Entry, PrivacyFilter, proves_privacy
 from ._ledger import FileLedger, MemoryLedger, create_ledger_file
 from ._pricing import MOST_WORK, check_delta, check_epsilon, epsilon_pld, gaussian_mu, work_alone
 from ._receipt import ChargedSteps, Receipt, resume, unit_of_plan
-from ._renyi import rdp_at
+from ._renyi import rdp_at, shares_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -443,7 +444,8 @@ class PrivacyAccountant:
         pandas.DataFrame
             Columns label, release (its name, where the label of the charge lists one for each row; else empty),
             mechanism, noise_multiplier, sampling_rate (NaN without sampling), count, extra_delta (on the first row of
-            its charge), rdp (at the filter's order), share (of all RDP spent) and status.
+            its charge), rdp (at the filter's order), share and status. A share is that of a plan: of the squared
+            Gaussian-DP parameter mu of all releases. Shares of sampled steps therefore differ from those of their rdp.
             `attrs` holds the totals: budget_epsilon, budget_delta, neighboring, unit (where it is not a row), alpha,
             epsilon_spent, epsilon_if_fixed_in_advance (the PLD total, were all charges known beforehand), remaining,
             private.
@@ -458,7 +460,7 @@ class PrivacyAccountant:
         pandas.DataFrame
             Columns day (of the charge, in UTC; None where the ledger file is of an earlier version), model and releases
             (the two parts of the label), epsilon_alone (what the charge would cost alone, at the accountant's delta;
-            NaN after computations of about a minute), share (of all RDP spent) and status. Epsilons of separate fits do
+            NaN after computations of about a minute), share (as in `report`) and status. Epsilons of separate fits do
             not add up; the shares do.
         """
         return _fits_frame(self._ledger.read(self._filter), self._filter)
@@ -582,9 +584,10 @@ def _ledger_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame
     """Return one row for each primitive release; the totals are in `attrs`."""
     import pandas as pd
 
-    rows = []
+    rows, parts = [], []
     for entry in entries:
         found = entry.charge.releases
+        parts += [(row,) for row in found]
         label, names = names_of_releases(printable(entry.charge.label), len(found))
         for k, row in enumerate(found):
             rdp = math.nan if rule.alpha is None else rdp_at((row,), rule.alpha, rule.neighboring)
@@ -594,7 +597,7 @@ def _ledger_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame
             line = (label, names[k], row.mechanism, noise, rate, row.count, extra, rdp, 0.0)
             rows.append((*line, entry.status))
     frame = pd.DataFrame(rows, columns=_COLUMNS)
-    frame["share"] = frame["rdp"].astype(float) / (frame["rdp"].sum() or math.nan)
+    frame["share"] = np.asarray(shares_of(parts, rule.alpha, rule.neighboring), dtype=float)
     frame.attrs = _ledger_totals(entries, rule)
     return frame
 
@@ -637,7 +640,7 @@ def _fits_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame:
     """Return one row for each charge; see `PrivacyAccountant.fits`."""
     import pandas as pd
 
-    epsilons, rdps, left, rows = {}, [], MOST_WORK, []
+    epsilons, left, rows = {}, MOST_WORK, []
     for entry in entries:
         charge = entry.charge
         key = (charge.releases, charge.extra_delta)
@@ -645,9 +648,8 @@ def _fits_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame:
             left -= work_alone(charge, rule.neighboring) if left > 0 else 0.0
             epsilons[key] = epsilon_pld(charge, rule.delta, rule.neighboring) if left > 0 else math.nan
         model, _, releases = printable(charge.label).partition(": ")
-        rdps.append(math.nan if rule.alpha is None else rdp_at(charge.releases, rule.alpha, rule.neighboring))
         rows.append((entry.day, model, releases, epsilons[key], math.nan, entry.status))
     frame = pd.DataFrame(rows, columns=_COLUMNS_OF_FITS)
-    total = math.fsum(rdps)
-    frame["share"] = [rdp / total if 0 < total < math.inf else math.nan for rdp in rdps]
+    parts = [entry.charge.releases for entry in entries]
+    frame["share"] = np.asarray(shares_of(parts, rule.alpha, rule.neighboring), dtype=float)
     return frame

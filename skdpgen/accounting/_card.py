@@ -477,7 +477,7 @@ class PrivacyCard:
         ------
         ValueError
             For a ledger of another unit, relation, budget or delta, or with other charges; the message names the first
-            difference. Two ledgers with equal charges cannot be told apart: a card does not name its file.
+            difference. A ledger with equal charges is accepted: a card does not name its file.
         LedgerError
             When the ledger cannot be read.
         """

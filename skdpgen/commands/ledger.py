@@ -42,8 +42,8 @@ def run(arguments):
     print(_table(shown))
     print(
         "epsilon alone is that of a fit as if it were the only one. It does not add up to the epsilon spent. share "
-        "is the share of what was spent: it adds up to 100 %, whatever is left of the budget."
-        + (f" Rule: {rule_of(accountant)}." if len(fits) > 1 else "")
+        "is the share of what was spent: it adds up to 100 %, whatever is left of the budget. As in a plan, it is "
+        "that of the squared Gaussian-DP parameter mu." + (f" Rule: {rule_of(accountant)}." if len(fits) > 1 else "")
     )
     alone = fits["epsilon_alone"].sum(skipna=False)
     if found["epsilon_spent"] > alone:

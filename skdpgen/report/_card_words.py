@@ -255,7 +255,8 @@ def _ledger(card, found, entries) -> Part:
     sentences.append(
         "The card lists every release. The noise multiplier is the standard deviation of its noise, divided by the "
         f"most that one {_noun(card)} can change it. The share of a release is its share of what was spent: the "
-        "shares of all releases of the ledger add up to 1, whatever is left of the budget."
+        "shares of all releases of the ledger add up to 1, whatever is left of the budget. As in a plan, they are "
+        "shares of the squared Gaussian-DP parameter mu."
     )
     report = card.accountant().report()
     rows = [tuple(_cell(value) for value in line) for line in report[_RELEASES].itertuples(index=False)]
