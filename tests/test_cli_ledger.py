@@ -154,6 +154,9 @@ def test_every_command_states_the_rule_of_several_charges(capsys, tmp_path, monk
     assert rule == "Renyi privacy filter: the guarantee is the budget, the epsilon spent is the value of the filter"
     assert not any("rule" in text for text in said[:4])
     assert [text.count(rule) for text in said[4:]] == [1, 1, 1, 1]
+    fixed = PrivacyAccountant(ledger="a.db").report().attrs["epsilon_if_fixed_in_advance"]
+    assert f"fixed in advance, these fits would cost epsilon {fixed:.4f}; the privacy filter counts more" in said[4]
+    assert "fixed in advance" not in said[0]
 
 
 def test_a_card_with_the_earlier_text_of_the_rule_is_verified(capsys):
@@ -177,3 +180,5 @@ def test_a_small_part_of_a_large_budget_is_explained(capsys, tmp_path):
     fixed = accountant.report().attrs["epsilon_if_fixed_in_advance"]
     assert f"Fixed in advance, these fits would cost {fixed:.4g}." in said
     assert fixed < 0.6 < accountant.epsilon_spent()
+    assert f"by the privacy filter; {fixed:.4g} if all fits had been fixed in advance; left for one more" in said
+    assert "a later fit may have been chosen by earlier results" in accountant._repr_html_()

@@ -16,7 +16,7 @@ from .._types import BoundedUnit, in_words
 from ..exceptions import BudgetExceededError, LedgerError
 from ..utils.printing import printable, shown
 from ._calibration import FitPlan, Phase, calibrate, check_phases, make_plan, scale_for_rdp
-from ._events import Charge
+from ._events import Charge, check_note
 from ._filter import Entry, PrivacyFilter, proves_privacy
 from ._ledger import FileLedger, MemoryLedger, create_ledger_file
 from ._pricing import MOST_WORK, check_delta, check_epsilon, epsilon_pld, gaussian_mu, work_alone
@@ -50,6 +50,11 @@ class PrivacyAccountant:
     unit : str, default=None
         What every charge protects: all rows with the same identifier in the column of this name. None: the unit of an
         existing ledger, else one row. The accountant refuses charges for another unit.
+    label : str, default=None
+        Text in the ledger beside the name of the model, in each fit that is charged through this object, such as
+        "visits of 2023"; public. One line of at most 100 printable characters, without a colon. It
+        distinguishes the fits of one ledger. It is not a part of the budget: each process that opens a ledger file may
+        give another one.
 
     Raises
     ------
@@ -86,8 +91,12 @@ class PrivacyAccountant:
     fixed_phases = False
     # Labels of the phases of a fit that goes on, which were charged.
     charged_labels = None
+    _label = None
 
-    def __init__(self, epsilon=None, delta=None, neighboring=None, ledger=None, *, delta_reserve=None, unit=None):
+    def __init__(
+        self, epsilon=None, delta=None, neighboring=None, ledger=None, *, delta_reserve=None, unit=None, label=None
+    ):
+        self._label = None if label is None else check_note(label)
         given = {"epsilon": epsilon, "delta": delta, "neighboring": neighboring, "delta_reserve": delta_reserve}
         given["unit"] = unit
         if epsilon is None and ledger is None:
@@ -138,6 +147,11 @@ class PrivacyAccountant:
     def unit(self) -> str | None:
         """Who every charge protects: all rows of one `unit`; None: one row."""
         return self._filter.unit
+
+    @property
+    def label(self) -> str | None:
+        """Text beside the name of the model, in the label of each fit that is charged through this object."""
+        return self._label
 
     @property
     def alpha(self) -> float | None:
@@ -538,14 +552,16 @@ class PrivacyAccountant:
         parameters = (rule.epsilon, rule.delta, rule.neighboring, rule.delta_reserve, rule.unit)
         if self.ledger is not None:
             # nothing that changes with a charge: joblib caches recognise an estimator by its pickle
-            return _reattach, (self.ledger, self._ledger.identity, parameters)
+            labelled = () if self._label is None else (self._label,)
+            return _reattach, (self.ledger, self._ledger.identity, parameters, *labelled)
         return detached_accountant, (tuple(self._ledger.read(self._filter)), parameters)
 
 
-def _reattach(path: str, identity: str, parameters: tuple) -> PrivacyAccountant:
+def _reattach(path: str, identity: str, parameters: tuple, label: str | None = None) -> PrivacyAccountant:
     """Return the accountant of a pickle, on its ledger file, which is read when it is first used."""
     accountant = object.__new__(PrivacyAccountant)
     accountant._filter, accountant._ledger = PrivacyFilter(*parameters), FileLedger(path, identity)
+    accountant._label = label
     return accountant
 
 
@@ -626,7 +642,11 @@ def _ledger_html(entries: Sequence[Entry], rule: PrivacyFilter, *, path: str | N
     )
     if rule.alpha is not None and len({entry.batch for entry in entries}) > 1:
         used = 1 - rule.rdp_left(entries) / rule.limit(entries)
-        text += f"; {used:.1%} of the filter is used (epsilons of separate fits do not add up: their squares nearly do)"
+        text += (
+            f"; {used:.1%} of the filter is used (epsilons of separate fits do not add up: their squares nearly do); the "
+            "filter counts more than the same fits cost if fixed in advance, because a later fit may have been chosen by "
+            "earlier results"
+        )
     if not totals["private"]:
         seeded = any(entry.status == "seeded" for entry in entries)
         why = "a fit had noise that is known (seeded)" if seeded else "a release without noise was charged"

@@ -703,7 +703,7 @@ def _check_candidates(charges: Sequence[Charge], label: str, assumptions: Sequen
     """
     repeated = [row.repeated for charge in charges for row in charge.releases if row.repeated is not None]
     # where the search has learned how many rows of a unit it uses, the name of the estimator comes last
-    named = re.fullmatch(r"PrivateSearchCV: .*, (\d+) candidates( of .*)?", label, flags=re.DOTALL)
+    named = re.fullmatch(r"PrivateSearchCV(?: \([^:]*\))?: .*, (\d+) candidates( of .*)?", label, flags=re.DOTALL)
     if named is None and not repeated:
         return
     listed = [m for text in assumptions if (m := re.match(r"candidate (\d{1,9}) of (\d{1,9}): ", text))]
