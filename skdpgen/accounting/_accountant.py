@@ -643,9 +643,9 @@ def _ledger_html(entries: Sequence[Entry], rule: PrivacyFilter, *, path: str | N
     if rule.alpha is not None and len({entry.batch for entry in entries}) > 1:
         used = 1 - rule.rdp_left(entries) / rule.limit(entries)
         text += (
-            f"; {used:.1%} of the filter is used (epsilons of separate fits do not add up: their squares nearly do); the "
-            "filter counts more than the same fits cost if fixed in advance, because a later fit may have been chosen by "
-            "earlier results"
+            f"; {used:.1%} of the filter is used (epsilons of separate fits do not add up: their squares nearly do); "
+            "the filter counts more than the same fits cost if fixed in advance, because a later fit may have been "
+            "chosen by earlier results"
         )
     if not totals["private"]:
         seeded = any(entry.status == "seeded" for entry in entries)

@@ -4,6 +4,7 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from _flat import make_flat
 
@@ -86,6 +87,30 @@ def test_shares_are_unknown_beside_a_release_without_noise():
     accountant.charge(non_private_event(), "a sum")
     assert accountant.report()["share"].isna().all()
     assert accountant.fits()["share"].isna().all()
+
+
+def test_fits_of_one_name_are_numbered_in_a_plan():
+    plans = [DPPCA(k, bounds=(-4, 4), epsilon=1.0).plan(X) for k in (1, 2)]
+    shown = BudgetPlan.of([*plans, DPGaussianMixture(bounds=(-4, 4)).plan(X)], n_rows=500)
+    assert list(dict.fromkeys(row.fit for row in shown.phases)) == ["DPPCA 1", "DPPCA 2", "DPGaussianMixture"]
+    table = pd.DataFrame({"job": ["a", "b"] * 30})
+    shown = BudgetPlan.of([P3GMSynthesizer(1.0).plan(table)] * 2, n_rows=500)
+    assert {row.fit for row in shown.counts} == {"P3GMSynthesizer 1", "P3GMSynthesizer 2"}
+    assert "(P3GMSynthesizer 2)" in str(shown)
+
+
+def test_a_plan_of_one_fit_prints_as_a_table():
+    plan = P3GMSynthesizer(2.0, decoder="net", training=DPSGD(50, 0.02), bounds=(-4, 4), l2_bound=1.0).plan(X)
+    first, head, *rows, last = str(plan).splitlines()
+    assert first == "plan of P3GMSynthesizer: epsilon 2 at delta 1e-05, add_or_remove_one of one row"
+    assert head.split() == ["phase", "share", "steps", "sampling", "noise"]
+    assert [row.split()[0] for row in rows] == [phase.label for phase in plan.phases]
+    assert rows[-1].split()[2:] == ["50", "0.02", f"{plan.noise_multipliers['decoder']:.4g}"]
+    assert last.startswith("a plan charges nothing; BudgetPlan.of(plan, n_rows) adds ")
+    html = plan._repr_html_()
+    assert html.count("<tr>") == len(rows) + 1
+    assert repr(plan).startswith("FitPlan(label='P3GMSynthesizer: ")
+    assert str(P3GMSynthesizer(np.inf, bounds=(-4, 4)).plan(X)).startswith("plan of P3GMSynthesizer: epsilon inf")
 
 
 def test_sampled_steps_a_search_and_no_noise_are_shown_as_they_are():
