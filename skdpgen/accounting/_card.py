@@ -38,6 +38,7 @@ _FIELDS = (*_OLD_FIELDS, "date", "columns", "declared", "files")
 _DATASET, _MOST_OF_DATASET = "dataset", 1_000
 # What a card may state the SHA-256 of, in words.
 FILES = {"synthetic": "synthetic rows", "model": "model", "units": "table of synthetic units"}
+_OPTIONS = {"synthetic": "--data", "model": "--model", "units": "--units"}
 _FIT_FIELDS = ("label", "epsilon", "epsilon_asked", "epsilon_rdp", "delta", "charges")
 _LEDGER_FIELDS = (
     *("budget_epsilon", "delta", "delta_reserve", "alpha", "epsilon_spent", "epsilon_if_fixed_in_advance"),
@@ -294,9 +295,11 @@ class PrivacyCard:
                 )
             found = _file_digest(path)
             if found != stated:
+                other = next((key for key, known in self["files"].items() if known == found), None)
+                meant = "" if other is None else f"; it is the {FILES[other]}: check it by {_OPTIONS[other]}"
                 raise ValueError(
-                    f"{path}: not the {kind} that the card was written with: its digest is {found}, and the card "
-                    f"states {stated}"
+                    f"{path}: not the {kind} that the card was written with{meant}: its digest is {found}, and the "
+                    f"card states {stated}"
                 )
 
     def with_assumptions(self, *texts: str) -> PrivacyCard:
