@@ -328,3 +328,24 @@ def test_a_fit_and_its_file_say_which_prior_and_decoder_were_made(data, paramete
     assert synth.phases_ == {"encoder": "moments", "prior": prior, "decoder": decoder}
     synth.save(tmp_path / "m.safetensors")
     assert load(tmp_path / "m.safetensors").phases_ == synth.phases_
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize(
+    ("data", "parameters"), [((X, NAMES[Y]), PUBLIC), ((FRAME,), {"target": "job"}), ((X,), {**PUBLIC, **NET})]
+)
+def test_the_score_is_the_mean_of_the_scores_of_single_rows(data, parameters, tmp_path):
+    synth = make_flat(P3GMSynthesizer, **{"epsilon": 3.0, "random_state": 0, **parameters}).fit(*data)
+    scores = synth.score_samples(*data)
+    assert scores.shape == (len(data[0]),)
+    assert synth.score(*data) == np.mean(scores)
+    alone = np.concatenate([synth.score_samples(*(part[k : k + 1] for part in data)) for k in range(3)])
+    np.testing.assert_allclose(alone, scores[:3], rtol=1e-9)
+    synth.save(tmp_path / "m.safetensors")
+    loaded = load(tmp_path / "m.safetensors")
+    if "decoder" in parameters:
+        with pytest.raises(ValueError, match=r"no encoder variance.*score the rows before `save`"):
+            loaded.score_samples(*data)
+    else:
+        np.testing.assert_allclose(loaded.score_samples(*data), scores, rtol=1e-6)
