@@ -15,6 +15,7 @@ from ._parameters import ParameterObject, check_nested, check_split, read_unit, 
 from ._types import DELTAS, EPSILONS, NEIGHBORING
 from .accounting import PrivacyAccountant, PrivacyCard
 from .accounting._calibration import check_noise_of_steps
+from .accounting._events import fit_label
 from .accounting._facts import array_columns, declared_facts
 from .accounting._reservation import CalibratedFit, PhaseRecorder
 from .exceptions import PrivacyLeakWarning
@@ -309,7 +310,7 @@ class PrivateEstimator(BaseEstimator):
             plan = accountant.calibrate(
                 phases,
                 # the ledger names each release, in this order
-                label=f"{type(self).__name__}: {', '.join(phase.label for phase in phases)}",
+                label=fit_label(type(self).__name__, accountant, ", ".join(phase.label for phase in phases)),
                 epsilon=self.epsilon,
                 delta=self.delta,
                 extra_delta_share=_THRESHOLD_SHARE if learns_names else 0.0,

@@ -28,7 +28,7 @@ class Page(HTMLParser):
     def __init__(self, html):
         super().__init__()
         self.tags, self.text, self.open = [], "", []
-        self.feed(html)
+        self.feed(html.replace("<wbr>", ""))  # a place for a line to break, and no text
         assert not self.open, f"not closed: {self.open}"
 
     def handle_starttag(self, tag, attrs):

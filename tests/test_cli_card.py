@@ -112,6 +112,25 @@ def test_a_ledger_is_shown_fit_by_fit(capsys, tmp_path):
     assert (found["charges"], found["remaining"]) == (2, books.remaining())
 
 
+def test_a_label_distinguishes_the_fits_of_one_ledger(table, capsys):
+    one = [*COMMAND, "--ledger", "budget.db", "--budget", "9"]
+    assert main([*one, "--label", "visits of 2023"]) == 0
+    assert main([*one, "--label", "visits of 2024"]) == 0
+    assert main(["verify", "card.json", "--ledger", "budget.db"]) == 0
+    PrivacyCard.load("card.json").verify()
+    capsys.readouterr()
+    assert main(["ledger", "budget.db"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith("charged")]
+    assert [line.split("(")[1].split(")")[0] for line in lines] == ["visits of 2023", "visits of 2024"]
+    model = load("model.safetensors")
+    assert model.accountant_.report()["label"].iloc[-1] == "MomentSynthesizer (visits of 2024)"
+    assert model.card_["model"]["name"] == "MomentSynthesizer"
+    for text in ("", "two\nlines", "a: b", "x" * 101):
+        said = refused(capsys, *one, "--label", text)
+        assert "label of an accountant must be one line of 1 to 100 printable characters without a colon" in said
+    assert "give --ledger" in refused(capsys, *COMMAND, "--label", "visits")
+
+
 def test_an_empty_ledger_and_one_without_a_limit_are_shown(capsys, tmp_path):
     for budget, left in ((3.0, 3.0), (math.inf, "inf")):
         path = str(tmp_path / f"{budget}.db")

@@ -34,7 +34,14 @@ def command(*more):
     return ["synthesize", "table.csv", "--kinds-from-values", "--epsilon=20", *files, *options, *more]
 
 
-def test_the_same_command_goes_on_after_a_kill(table, capsys):
+def test_a_fit_goes_on_under_its_label_alone(table, capsys):
+    assert in_a_fork(lambda: _kill_at_a_step(command("--label=visits")), 60) == ""
+    assert "another label" in refused(capsys, *command("--label=others"))
+    assert main(command("--label=visits")) == 0
+    assert "P3GMSynthesizer (visits)" in capsys.readouterr().out
+
+
+def _kill_at_a_step(arguments):
     seen = []
 
     def note(released, sd, kind):
@@ -42,11 +49,13 @@ def test_the_same_command_goes_on_after_a_kill(table, capsys):
         if seen.count("gradient") == 3:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def killed():
-        with watch_releases(note):
-            main(command())
+    with watch_releases(note):
+        main(arguments)
 
-    assert in_a_fork(killed, 60) == ""
+
+def test_the_same_command_goes_on_after_a_kill(table, capsys):
+    seen = []
+    assert in_a_fork(lambda: _kill_at_a_step(command()), 60) == ""
     assert not Path("out.csv").exists()
     assert Path("fit.safetensors").exists()
     with watch_releases(lambda released, sd, kind: seen.append(kind)):

@@ -16,9 +16,9 @@ from _command_line import refused
 
 from skdpgen import DPPCA, PrivacyAccountant, PrivacyCard, Schema
 from skdpgen.__main__ import main
-from skdpgen.accounting import gaussian_event
+from skdpgen.accounting import Charge, gaussian_event
+from skdpgen.accounting._card import digest
 from skdpgen.tabular import Categorical, Numeric
-from skdpgen.testing import seeded_noise
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
@@ -52,10 +52,12 @@ def verify_succeeds_only_if_card_and_ledger_are_both_private(which):
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as told:
         path, card = os.path.join(folder, "budget.db"), os.path.join(folder, "card.json")
         accountant = PrivacyAccountant(3.0, ledger=path)
-        accountant.charge(gaussian_event(10.0), "by hand", private=which != "ledger")
-        with seeded_noise(quiet=True) if which == "card" else contextlib.nullcontext():
-            model = DPPCA(1, epsilon=30.0, bounds=(-4, 4), l2_bound=1.0)
-            model.fit(np.random.default_rng(0).normal(size=(50, 2))).card_.save(card)
+        model = DPPCA(1, epsilon=1.0, bounds=(-4, 4), l2_bound=1.0, accountant=accountant)
+        content = dict(model.fit(np.random.default_rng(0).normal(size=(50, 2))).card_)
+        content["private"] = which != "card"
+        body = {name: value for name, value in content.items() if name != "digest"}
+        PrivacyCard({**body, "digest": digest(body)}).save(card)
+        accountant.charge(gaussian_event(30.0), "by hand", private=which != "ledger")
         codes = [main(["verify", *given]) for given in ([card], ["--ledger", path], [card, "--ledger", path])]
     assert codes == [int(which == "card"), int(which == "ledger"), 1]
     assert told.getvalue().count("private  NO") == told.getvalue().count("private  yes") == 2
@@ -64,6 +66,61 @@ def verify_succeeds_only_if_card_and_ledger_are_both_private(which):
 @pytest.mark.parametrize("which", ["card", "ledger"])
 def test_verify_succeeds_only_if_card_and_ledger_are_both_private(which):
     verify_succeeds_only_if_card_and_ledger_are_both_private(which)
+
+
+def fitted_card(epsilon=1.0, **ledger):
+    model = DPPCA(1, epsilon=epsilon, bounds=(-4, 4), l2_bound=1.0, accountant=PrivacyAccountant(3.0, **ledger))
+    return model.fit(np.random.default_rng(0).normal(size=(50, 2))).card_
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ({"unit": "visit"}, "unit is one row on the card, and all rows of one visit in this ledger"),
+        ({"neighboring": "replace_one"}, "neighboring is add_or_remove_one on the card, and replace_one in this"),
+        ({"delta": 1e-6}, "delta is 1e-05 on the card, and 1e-06 in this ledger"),
+        ({"epsilon": 4.0}, "epsilon is 3.0 on the card, and 4.0 in this ledger"),
+        ({}, "the card lists 1 charges, and this ledger holds 0"),
+    ],
+)
+def test_verify_refuses_the_ledger_of_another_budget(other, named, capsys, tmp_path):
+    card, path = tmp_path / "card.json", tmp_path / "other.db"
+    fitted_card().save(card)
+    PrivacyAccountant(**{"epsilon": 3.0, **other}, ledger=path)
+    said = refused(capsys, "verify", str(card), "--ledger", str(path))
+    assert said.startswith(f"skdpgen: {path}: not the ledger that the fit of the card was charged to: ")
+    assert named in said
+
+
+def test_verify_refuses_a_ledger_with_other_charges_than_the_card(capsys, tmp_path):
+    card, path = tmp_path / "card.json", tmp_path / "other.db"
+    fitted_card().save(card)
+    fitted_card(0.5, ledger=path)
+    said = refused(capsys, "verify", str(card), "--ledger", str(path))
+    assert "charge 1, 'DPPCA: moments', is of other releases on the card than in this ledger" in said
+    path = tmp_path / "third.db"
+    PrivacyAccountant(3.0, ledger=path).charge(gaussian_event(30.0), "a count")
+    said = refused(capsys, "verify", str(card), "--ledger", str(path))
+    assert "charge 1 is 'DPPCA: moments' on the card, and 'a count' in this ledger" in said
+    path = tmp_path / "seeded.db"
+    known = PrivacyCard.load(card).charges[0]
+    PrivacyAccountant(3.0, ledger=path).charge(known.event, known.label, private=False)
+    said = refused(capsys, "verify", str(card), "--ledger", str(path))
+    assert "is 'charged' in batch 1 on the card, and 'seeded' in batch 1 in this ledger" in said
+
+
+def test_verify_accepts_the_ledger_of_a_card_that_was_charged_since(capsys, tmp_path):
+    card, path = tmp_path / "card.json", tmp_path / "budget.db"
+    accountant, later = PrivacyAccountant(3.0, ledger=path), Charge("later", gaussian_event(9.0))
+    model = DPPCA(1, epsilon=1.0, bounds=(-4, 4), l2_bound=1.0, accountant=accountant)
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    accountant.plan([model.plan(rows), later])
+    model.fit(rows).card_.save(card)
+    accountant.charge(later.event, later.label)
+    accountant.charge(gaussian_event(30.0), "chosen after both")
+    assert main(["verify", str(card), "--ledger", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert f"file     {path}: the ledger of this card; its charges begin with the 2 of the card" in told
 
 
 def test_a_fit_beyond_the_budget_says_which_epsilon_is_left_for_it(capsys, tmp_path, monkeypatch):
@@ -97,6 +154,9 @@ def test_every_command_states_the_rule_of_several_charges(capsys, tmp_path, monk
     assert rule == "Renyi privacy filter: the guarantee is the budget, the epsilon spent is the value of the filter"
     assert not any("rule" in text for text in said[:4])
     assert [text.count(rule) for text in said[4:]] == [1, 1, 1, 1]
+    fixed = PrivacyAccountant(ledger="a.db").report().attrs["epsilon_if_fixed_in_advance"]
+    assert f"fixed in advance, these fits would cost epsilon {fixed:.4f}; the privacy filter counts more" in said[4]
+    assert "fixed in advance" not in said[0]
 
 
 def test_a_card_with_the_earlier_text_of_the_rule_is_verified(capsys):
@@ -120,3 +180,5 @@ def test_a_small_part_of_a_large_budget_is_explained(capsys, tmp_path):
     fixed = accountant.report().attrs["epsilon_if_fixed_in_advance"]
     assert f"Fixed in advance, these fits would cost {fixed:.4g}." in said
     assert fixed < 0.6 < accountant.epsilon_spent()
+    assert f"by the privacy filter; {fixed:.4g} if all fits had been fixed in advance; left for one more" in said
+    assert "a later fit may have been chosen by earlier results" in accountant._repr_html_()

@@ -75,6 +75,12 @@ def test_two_files_refer_to_each_other_and_are_on_the_card(visits, suffix, capsy
     assert set(PrivacyCard.load("card.json")["files"]) == {"synthetic", "units", "model"}
     _run(f"verify card.json --data rows.{suffix} --units u.{suffix} --model m.safetensors")
     assert "the table of synthetic units" in capsys.readouterr().out
+    said = refused(capsys, "verify", "card.json", "--data", f"u.{suffix}")
+    assert "the card was written with; it is the table of synthetic units: check it by --units: its digest is" in said
+    _run("card card.json --html card.html")
+    page = Path("card.html").read_text(encoding="utf-8")
+    assert "skdpgen verify card.json --data ROWS --units UNITS --model MODEL" in page
+    assert "the table of synthetic units" in page
     _run(f"sample m.safetensors --units 7 --seed 1 --output one.{suffix}")
     one = read(f"one.{suffix}")
     assert list(one) == ["patient", "day", "sex", "ward"]

@@ -9,18 +9,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from dp_accounting import DpEvent
 
 from .._types import BoundedUnit, in_words
 from ..exceptions import BudgetExceededError, LedgerError
 from ..utils.printing import printable, shown
 from ._calibration import FitPlan, Phase, calibrate, check_phases, make_plan, scale_for_rdp
-from ._events import Charge
+from ._events import Charge, check_note
 from ._filter import Entry, PrivacyFilter, proves_privacy
 from ._ledger import FileLedger, MemoryLedger, create_ledger_file
 from ._pricing import MOST_WORK, check_delta, check_epsilon, epsilon_pld, gaussian_mu, work_alone
 from ._receipt import ChargedSteps, Receipt, resume, unit_of_plan
-from ._renyi import rdp_at
+from ._renyi import rdp_at, shares_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +50,11 @@ class PrivacyAccountant:
     unit : str, default=None
         What every charge protects: all rows with the same identifier in the column of this name. None: the unit of an
         existing ledger, else one row. The accountant refuses charges for another unit.
+    label : str, default=None
+        Text in the ledger beside the name of the model, in each fit that is charged through this object, such as
+        "visits of 2023"; public. One line of at most 100 printable characters, without a colon. It
+        distinguishes the fits of one ledger. It is not a part of the budget: each process that opens a ledger file may
+        give another one.
 
     Raises
     ------
@@ -85,8 +91,12 @@ class PrivacyAccountant:
     fixed_phases = False
     # Labels of the phases of a fit that goes on, which were charged.
     charged_labels = None
+    _label = None
 
-    def __init__(self, epsilon=None, delta=None, neighboring=None, ledger=None, *, delta_reserve=None, unit=None):
+    def __init__(
+        self, epsilon=None, delta=None, neighboring=None, ledger=None, *, delta_reserve=None, unit=None, label=None
+    ):
+        self._label = None if label is None else check_note(label)
         given = {"epsilon": epsilon, "delta": delta, "neighboring": neighboring, "delta_reserve": delta_reserve}
         given["unit"] = unit
         if epsilon is None and ledger is None:
@@ -137,6 +147,11 @@ class PrivacyAccountant:
     def unit(self) -> str | None:
         """Who every charge protects: all rows of one `unit`; None: one row."""
         return self._filter.unit
+
+    @property
+    def label(self) -> str | None:
+        """Text beside the name of the model, in the label of each fit that is charged through this object."""
+        return self._label
 
     @property
     def alpha(self) -> float | None:
@@ -443,7 +458,8 @@ class PrivacyAccountant:
         pandas.DataFrame
             Columns label, release (its name, where the label of the charge lists one for each row; else empty),
             mechanism, noise_multiplier, sampling_rate (NaN without sampling), count, extra_delta (on the first row of
-            its charge), rdp (at the filter's order), share (of all RDP spent) and status.
+            its charge), rdp (at the filter's order), share and status. A share is that of a plan: of the squared
+            Gaussian-DP parameter mu of all releases. Shares of sampled steps therefore differ from those of their rdp.
             `attrs` holds the totals: budget_epsilon, budget_delta, neighboring, unit (where it is not a row), alpha,
             epsilon_spent, epsilon_if_fixed_in_advance (the PLD total, were all charges known beforehand), remaining,
             private.
@@ -458,7 +474,7 @@ class PrivacyAccountant:
         pandas.DataFrame
             Columns day (of the charge, in UTC; None where the ledger file is of an earlier version), model and releases
             (the two parts of the label), epsilon_alone (what the charge would cost alone, at the accountant's delta;
-            NaN after computations of about a minute), share (of all RDP spent) and status. Epsilons of separate fits do
+            NaN after computations of about a minute), share (as in `report`) and status. Epsilons of separate fits do
             not add up; the shares do.
         """
         return _fits_frame(self._ledger.read(self._filter), self._filter)
@@ -536,14 +552,16 @@ class PrivacyAccountant:
         parameters = (rule.epsilon, rule.delta, rule.neighboring, rule.delta_reserve, rule.unit)
         if self.ledger is not None:
             # nothing that changes with a charge: joblib caches recognise an estimator by its pickle
-            return _reattach, (self.ledger, self._ledger.identity, parameters)
+            labelled = () if self._label is None else (self._label,)
+            return _reattach, (self.ledger, self._ledger.identity, parameters, *labelled)
         return detached_accountant, (tuple(self._ledger.read(self._filter)), parameters)
 
 
-def _reattach(path: str, identity: str, parameters: tuple) -> PrivacyAccountant:
+def _reattach(path: str, identity: str, parameters: tuple, label: str | None = None) -> PrivacyAccountant:
     """Return the accountant of a pickle, on its ledger file, which is read when it is first used."""
     accountant = object.__new__(PrivacyAccountant)
     accountant._filter, accountant._ledger = PrivacyFilter(*parameters), FileLedger(path, identity)
+    accountant._label = label
     return accountant
 
 
@@ -582,9 +600,10 @@ def _ledger_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame
     """Return one row for each primitive release; the totals are in `attrs`."""
     import pandas as pd
 
-    rows = []
+    rows, parts = [], []
     for entry in entries:
         found = entry.charge.releases
+        parts += [(row,) for row in found]
         label, names = names_of_releases(printable(entry.charge.label), len(found))
         for k, row in enumerate(found):
             rdp = math.nan if rule.alpha is None else rdp_at((row,), rule.alpha, rule.neighboring)
@@ -594,7 +613,7 @@ def _ledger_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame
             line = (label, names[k], row.mechanism, noise, rate, row.count, extra, rdp, 0.0)
             rows.append((*line, entry.status))
     frame = pd.DataFrame(rows, columns=_COLUMNS)
-    frame["share"] = frame["rdp"].astype(float) / (frame["rdp"].sum() or math.nan)
+    frame["share"] = np.asarray(shares_of(parts, rule.alpha, rule.neighboring), dtype=float)
     frame.attrs = _ledger_totals(entries, rule)
     return frame
 
@@ -623,7 +642,11 @@ def _ledger_html(entries: Sequence[Entry], rule: PrivacyFilter, *, path: str | N
     )
     if rule.alpha is not None and len({entry.batch for entry in entries}) > 1:
         used = 1 - rule.rdp_left(entries) / rule.limit(entries)
-        text += f"; {used:.1%} of the filter is used (epsilons of separate fits do not add up: their squares nearly do)"
+        text += (
+            f"; {used:.1%} of the filter is used (epsilons of separate fits do not add up: their squares nearly do); "
+            "the filter counts more than the same fits cost if fixed in advance, because a later fit may have been "
+            "chosen by earlier results"
+        )
     if not totals["private"]:
         seeded = any(entry.status == "seeded" for entry in entries)
         why = "a fit had noise that is known (seeded)" if seeded else "a release without noise was charged"
@@ -637,7 +660,7 @@ def _fits_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame:
     """Return one row for each charge; see `PrivacyAccountant.fits`."""
     import pandas as pd
 
-    epsilons, rdps, left, rows = {}, [], MOST_WORK, []
+    epsilons, left, rows = {}, MOST_WORK, []
     for entry in entries:
         charge = entry.charge
         key = (charge.releases, charge.extra_delta)
@@ -645,9 +668,8 @@ def _fits_frame(entries: Sequence[Entry], rule: PrivacyFilter) -> pd.DataFrame:
             left -= work_alone(charge, rule.neighboring) if left > 0 else 0.0
             epsilons[key] = epsilon_pld(charge, rule.delta, rule.neighboring) if left > 0 else math.nan
         model, _, releases = printable(charge.label).partition(": ")
-        rdps.append(math.nan if rule.alpha is None else rdp_at(charge.releases, rule.alpha, rule.neighboring))
         rows.append((entry.day, model, releases, epsilons[key], math.nan, entry.status))
     frame = pd.DataFrame(rows, columns=_COLUMNS_OF_FITS)
-    total = math.fsum(rdps)
-    frame["share"] = [rdp / total if 0 < total < math.inf else math.nan for rdp in rdps]
+    parts = [entry.charge.releases for entry in entries]
+    frame["share"] = np.asarray(shares_of(parts, rule.alpha, rule.neighboring), dtype=float)
     return frame

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..utils.atomic import save_figure
-from ..utils.printing import shown, table_lines
+from ..utils.printing import printable, shown, table_lines
 from ._calibration import FitPlan
 from ._card import remark_on_epsilon
 from ._events import SUBSET_MECHANISMS
@@ -24,6 +25,7 @@ class PlannedPhase:
     Attributes
     ----------
     fit, phase : str
+        Names; fits with one name are numbered.
     share : float
         Share of the squared Gaussian-DP parameter of its fit; in a search, of its run.
     steps : int
@@ -152,9 +154,15 @@ class BudgetPlan:
             raise ValueError("some of these plans count rows and some count units: make one budget plan of each kind")
         counted = weightings.pop()
         relation, delta = plans[0].neighboring, max(plan.delta for plan in plans)
-        rows = tuple(row for plan in plans for row in _phases(plan, n_rows))
+        names = _names(plans)
+        rows = tuple(replace(row, fit=name) for name, plan in zip(names, plans) for row in _phases(plan, n_rows))
         tables = [plan for plan in plans if plan.table is not None]
-        counts = tuple(count for plan in tables for count in plan.table.counts(plan, n_rows))
+        counts = tuple(
+            replace(count, fit=name)
+            for name, plan in zip(names, plans)
+            if plan.table is not None
+            for count in plan.table.counts(plan, n_rows)
+        )
         units = [f"protected: {plan.unit}" for plan in plans if plan.unit is not None]
         assumed = [
             f"{int(n_rows)} {counted}",
@@ -180,25 +188,13 @@ class BudgetPlan:
         return plain(asdict(self))
 
     def __str__(self):
-        head = ("fit", "phase", "share", "steps", "sampling", "noise", "signal/noise")
-        lines = [
-            (
-                row.fit,
-                row.phase,
-                f"{row.share:.1%}",
-                str(row.steps),
-                "" if row.sampling_rate is None else f"{row.sampling_rate:.4g}",
-                f"{row.noise_multiplier:.4g}",
-                "" if row.signal_to_noise is None else f"{row.signal_to_noise:.4g}",
-            )
-            for row in self.phases
-        ]
+        lines = [(row.fit, *_cells(row), _signal(row)) for row in self.phases]
         silent = "no signal/noise: the event does not say how many subsets a step adds up"
         blank = [silent] if any(row.signal_to_noise is None for row in self.phases) else []
         total = f"{self.neighboring}: epsilon {self.epsilon:.4g} at delta {self.delta:.3g}"
         assumed = f"assumed: {'; '.join(self.assumptions)}"
         parts = [
-            *table_lines(head, lines),
+            *table_lines(("fit", *_HEAD, "signal/noise"), lines),
             *blank,
             "",
             *self._counts_in_words(),
@@ -287,6 +283,51 @@ class BudgetPlan:
         if path is not None:
             save_figure(figure, path)
         return figure
+
+
+def plan_in_words(plan: FitPlan) -> str:
+    """Return the plan of one fit as text: what it costs, and a table of its phases."""
+    lines = [_cells(row) for row in _phases(plan, 1)]
+    return "\n".join([_cost(plan), *table_lines(_HEAD, lines), _MORE])
+
+
+def plan_html(plan: FitPlan) -> str:
+    """Return the same for a notebook."""
+
+    def row(cells, kind):
+        return f"<tr>{''.join(f'<{kind}>{html.escape(printable(cell))}</{kind}>' for cell in cells)}</tr>"
+
+    body = "".join(row(_cells(phase), "td") for phase in _phases(plan, 1))
+    table = f"<table><thead>{row(_HEAD, 'th')}</thead><tbody>{body}</tbody></table>"
+    return f"<div><p>{html.escape(printable(_cost(plan)))}</p>{table}<p>{_MORE}</p></div>"
+
+
+# Columns of a plan of one fit, and what gives more of them.
+_HEAD = ("phase", "share", "steps", "sampling", "noise")
+_MORE = (
+    "a plan charges nothing; BudgetPlan.of(plan, n_rows) adds signal/noise, and of tables the errors of counts in rows"
+)
+
+
+def _cost(plan):
+    unit = "one row" if plan.unit is None else str(plan.unit)
+    cost = f"epsilon {plan.epsilon:.4g} at delta {plan.delta:.3g}"
+    return f"plan of {plan.label.partition(':')[0]}: {cost}, {plan.neighboring} of {unit}"
+
+
+def _cells(row):
+    rate = "" if row.sampling_rate is None else f"{row.sampling_rate:.4g}"
+    return row.phase, f"{row.share:.1%}", str(row.steps), rate, f"{row.noise_multiplier:.4g}"
+
+
+def _signal(row):
+    return "" if row.signal_to_noise is None else f"{row.signal_to_noise:.4g}"
+
+
+def _names(plans):
+    """Names of fits, numbered where several have one name."""
+    names = [plan.label.partition(":")[0] for plan in plans]
+    return [f"{name} {names[: k + 1].count(name)}" if names.count(name) > 1 else name for k, name in enumerate(names)]
 
 
 def _phases(plan, n_rows):

@@ -155,6 +155,16 @@ class FitPlan:
         """The releases as an event of dp-accounting."""
         return event_of(self.releases)
 
+    def __str__(self):
+        from ._budget_plan import plan_in_words
+
+        return plan_in_words(self)
+
+    def _repr_html_(self):
+        from ._budget_plan import plan_html
+
+        return plan_html(self)
+
     def __reduce__(self):
         parts = (self.label, self.phases, dict(self.noise_multipliers), self.releases)
         rest = (self.extra_delta, self.epsilon, self.delta, self.neighboring, self.table, self.unit)

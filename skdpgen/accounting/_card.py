@@ -38,6 +38,7 @@ _FIELDS = (*_OLD_FIELDS, "date", "columns", "declared", "files")
 _DATASET, _MOST_OF_DATASET = "dataset", 1_000
 # What a card may state the SHA-256 of, in words.
 FILES = {"synthetic": "synthetic rows", "model": "model", "units": "table of synthetic units"}
+_OPTIONS = {"synthetic": "--data", "model": "--model", "units": "--units"}
 _FIT_FIELDS = ("label", "epsilon", "epsilon_asked", "epsilon_rdp", "delta", "charges")
 _LEDGER_FIELDS = (
     *("budget_epsilon", "delta", "delta_reserve", "alpha", "epsilon_spent", "epsilon_if_fixed_in_advance"),
@@ -50,6 +51,8 @@ _RULES = {
     "filter": "Renyi privacy filter: the guarantee is the budget, the epsilon spent is the value of the filter",
     "unlimited": "no limit: privacy loss distribution as if all had been fixed in advance",
 }
+# What a charge may have become since a card was written.
+_STATUSES_AFTER = {"planned": ("charged", "seeded"), "charged": (), "seeded": ()}
 # Texts of saved cards that say the same.
 _OLD_RULES = {"Renyi privacy filter: the guarantee is the budget, epsilon_spent is the book value": _RULES["filter"]}
 _SAMPLERS = {
@@ -292,9 +295,11 @@ class PrivacyCard:
                 )
             found = _file_digest(path)
             if found != stated:
+                other = next((key for key, known in self["files"].items() if known == found), None)
+                meant = "" if other is None else f"; it is the {FILES[other]}: check it by {_OPTIONS[other]}"
                 raise ValueError(
-                    f"{path}: not the {kind} that the card was written with: its digest is {found}, and the card "
-                    f"states {stated}"
+                    f"{path}: not the {kind} that the card was written with{meant}: its digest is {found}, and the "
+                    f"card states {stated}"
                 )
 
     def with_assumptions(self, *texts: str) -> PrivacyCard:
@@ -463,6 +468,53 @@ class PrivacyCard:
             "ledger": ledger,
             "bounded": why_bounded([entry.charge for entry in entries], neighboring),
         }
+
+    def check_ledger(self, accountant: PrivacyAccountant) -> None:
+        """Check that a ledger begins with the charges of the ledger on the card; it may hold later ones.
+
+        Parameters
+        ----------
+        accountant : PrivacyAccountant
+
+        Raises
+        ------
+        ValueError
+            For a ledger of another unit, relation, budget or delta, or with other charges; the message names the first
+            difference. A ledger with equal charges is accepted: a card does not name its file.
+        LedgerError
+            When the ledger cannot be read.
+        """
+        where = accountant.ledger or "the accountant"
+        known = self.accountant()
+        names = ("unit", "neighboring", "delta", "epsilon", "delta_reserve")
+        for name in names:
+            stated, found = getattr(known, name), getattr(accountant, name)
+            if stated != found:
+                if name == "unit":
+                    stated, found = in_words(stated), in_words(found)
+                raise ValueError(
+                    f"{where}: not the ledger that the fit of the card was charged to: {name} is {stated} on the card, "
+                    f"and {found} in this ledger"
+                )
+        charged = accountant.entries
+        for number, entry in enumerate(known.entries, 1):
+            there = charged[number - 1] if number <= len(charged) else None
+            if there is None:
+                why = f"the card lists {len(known.entries)} charges, and this ledger holds {len(charged)}"
+            elif there.charge.label != entry.charge.label:
+                why = (
+                    f"charge {number} is {entry.charge.label!r} on the card, and {there.charge.label!r} in this ledger"
+                )
+            elif there.charge != entry.charge:
+                why = f"charge {number}, {entry.charge.label!r}, is of other releases on the card than in this ledger"
+            elif there.batch != entry.batch or there.status not in (entry.status, *_STATUSES_AFTER[entry.status]):
+                why = (
+                    f"charge {number}, {entry.charge.label!r}, is {entry.status!r} in batch {entry.batch} on the card, "
+                    f"and {there.status!r} in batch {there.batch} in this ledger"
+                )
+            else:
+                continue
+            raise ValueError(f"{where}: not the ledger that the fit of the card was charged to: {why}")
 
     def accountant(self) -> PrivacyAccountant:
         """Return the ledger that the fit was charged to, as a detached accountant: it can be read, not charged.
@@ -654,7 +706,7 @@ def _check_candidates(charges: Sequence[Charge], label: str, assumptions: Sequen
     """
     repeated = [row.repeated for charge in charges for row in charge.releases if row.repeated is not None]
     # where the search has learned how many rows of a unit it uses, the name of the estimator comes last
-    named = re.fullmatch(r"PrivateSearchCV: .*, (\d+) candidates( of .*)?", label, flags=re.DOTALL)
+    named = re.fullmatch(r"PrivateSearchCV(?: \([^:]*\))?: .*, (\d+) candidates( of .*)?", label, flags=re.DOTALL)
     if named is None and not repeated:
         return
     listed = [m for text in assumptions if (m := re.match(r"candidate (\d{1,9}) of (\d{1,9}): ", text))]

@@ -11,7 +11,7 @@ import pandas as pd
 from ..utils.printing import one_line, printable
 from ._accountant import names_of_releases
 from ._pricing import check_work
-from ._renyi import rdp_at
+from ._renyi import shares_of
 
 if TYPE_CHECKING:
     from ._card import PrivacyCard
@@ -64,18 +64,18 @@ def _releases(card: PrivacyCard) -> pd.DataFrame:
     if alpha is not None and not (isinstance(alpha, int | float) and 1 < alpha < math.inf):
         raise ValueError("the order of the ledger must be a number above 1")
     check_work(charges, alpha, relation)
-    rows, rdps = [], []
+    rows, parts = [], []
     for charge in charges:
         found = charge.releases
         _, names = names_of_releases(printable(charge.label), len(found))
         for name, release in zip(names, found):
-            rdps.append(math.nan if alpha is None else rdp_at((release,), alpha, relation))
+            parts.append((release,))
             noise, rate = (
                 math.nan if value is None else value for value in (release.noise_multiplier, release.sampling_rate)
             )
             rows.append((name, release.mechanism, noise, rate, release.count, math.nan))
-    frame, total = pd.DataFrame(rows, columns=_COLUMNS), math.fsum(rdps)
-    frame[_COLUMNS[-1]] = [rdp / total if 0 < total < math.inf else math.nan for rdp in rdps]
+    frame = pd.DataFrame(rows, columns=_COLUMNS)
+    frame[_COLUMNS[-1]] = shares_of(parts, alpha, relation)
     return frame.dropna(axis="columns", how="all")
 
 

@@ -587,6 +587,30 @@ def check_unit_name(unit: str | None) -> str | None:
     return unit
 
 
+# Longest text of an accountant in the label of a fit.
+_MOST_OF_NOTE = 100
+
+
+def check_note(text: Any) -> str:
+    """Return the text that an accountant writes beside the name of the model; ValueError unless a label can hold it."""
+    if not isinstance(text, str):
+        raise ValueError(f"the label of an accountant must be text; got {type(text).__name__}")
+    if not text.strip() or len(text) > _MOST_OF_NOTE or not text.isprintable() or ":" in text:
+        raise ValueError(
+            f"the label of an accountant must be one line of 1 to {_MOST_OF_NOTE} printable characters without a colon"
+        )
+    return text
+
+
+def fit_label(model: str, accountant: Any, releases: str) -> str:
+    """Return the label of a fit in the ledger: the model, the text of the accountant, and the names of the releases.
+
+    `accountant`: or what stands for it while a fit is planned or goes on.
+    """
+    note = "" if accountant.label is None else f" ({accountant.label})"
+    return f"{model}{note}: {releases}"
+
+
 @dataclass(frozen=True, init=False)
 class Charge:
     """One entry of a ledger: a name for the reader, and the releases that are charged.

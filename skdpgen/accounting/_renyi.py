@@ -6,6 +6,7 @@ In this order: closed forms, one sampled step by integration, a repetition (repe
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
 from ._events import SUBSET_MECHANISMS, Release, Repetition
-from ._subset_sampling import subset_rdp
+from ._subset_sampling import subset_rdp, subset_variance
 
 # ---- orders --------------------------------------------------------------------------------------
 # Every order gives a valid bound. The lists differ because each is a part of figures that are already published:
@@ -251,6 +252,27 @@ def rdp_at(rows: tuple[Release, ...], alpha: float, neighboring: str) -> float:
         else:
             total.append(row.count * poisson_rdp(row.sampling_rate, row.noise_multiplier, alpha, neighboring))
     return math.fsum(total)
+
+
+def shares_of(parts: Sequence[tuple[Release, ...]], alpha: float | None, neighboring: str) -> list[float]:
+    """Return the share of each part of a ledger or fit, as a plan states it: of the squared Gaussian-DP parameter mu.
+
+    NaN everywhere where the mu of a release is not known, or not finite.
+    """
+    squares = [math.fsum(_mu_squared(row, alpha, neighboring) for row in part) for part in parts]
+    total = math.fsum(squares)
+    return [square / total if 0 < total < math.inf else math.nan for square in squares]
+
+
+def _mu_squared(row: Release, alpha: float | None, neighboring: str) -> float:
+    """Square of mu, by which plans split a budget; of a repetition, that of Gaussian noise of equal RDP at `alpha`."""
+    if row.mechanism == "non_private":
+        return math.inf
+    if row.repeated is not None:
+        return math.nan if alpha is None else 2 * rdp_at((row,), alpha, neighboring) / alpha
+    if row.sampling_rate is None:
+        return row.count / row.noise_multiplier**2
+    return row.count * subset_variance(row.mechanism, row.sampling_rate, row.noise_multiplier)
 
 
 def _subset_rdp(row: Release, alpha: float) -> float:

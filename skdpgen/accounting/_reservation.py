@@ -40,7 +40,7 @@ class PhaseRecorder:
     `accountant`: its relation and delta hold for the plan. `request`: of the last `calibrate`.
     """
 
-    fixed_phases, charged_labels = True, None
+    fixed_phases, charged_labels, label = True, None, None
 
     def __init__(self, accountant: PrivacyAccountant):
         self.neighboring, self.delta = accountant.neighboring, accountant.delta
@@ -57,7 +57,7 @@ class PhaseRecorder:
 class CalibratedFit:
     """Stands for the accountant while a fit is prepared whose plan a search has calibrated: it returns that plan."""
 
-    fixed_phases, charged_labels = True, None
+    fixed_phases, charged_labels, label = True, None, None
 
     def __init__(self, plan: FitPlan):
         self.neighboring, self.delta, self._plan = plan.neighboring, plan.delta, plan

@@ -50,7 +50,7 @@ class ResumedFit:
     fixed_phases = True
 
     def __init__(self, accountant, plan: FitPlan, found: FitSteps):
-        self.neighboring, self.delta = accountant.neighboring, accountant.delta
+        self.neighboring, self.delta, self.label = accountant.neighboring, accountant.delta, accountant.label
         self._plan, self._found = plan, found
         self.charged_labels = frozenset(plan.noise_multipliers)
         if plan.charge != found.charge or plan.neighboring != accountant.neighboring:
@@ -61,7 +61,7 @@ class ResumedFit:
         if check_phases(phases) != self._plan.phases or (label, unit) != (self._plan.label, self._plan.unit):
             raise ValueError(
                 f"the checkpoint is of another fit, charged as {self._plan.label!r} with other phases (steps, rates or "
-                "shares of the budget): give the same data and parameters; nothing was charged"
+                "shares of the budget) or another label: give the same data and parameters; nothing was charged"
             )
         return self._plan
 

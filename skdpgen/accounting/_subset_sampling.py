@@ -62,19 +62,19 @@ def subset_distribution(mechanism, q, z, interval, log_tail):
 
 
 def subset_variance(mechanism, q, z):
-    """Rough variance of the privacy loss of one step: for the choice of grids and shares, not for a cost."""
+    """Rough variance of the privacy loss of one step: for the choice of grids and shares, not for a cost.
+
+    For "poisson_gaussian" it is that of Bu, Dong, Long and Su 2020, Corollary 5.4.
+    """
     if mechanism == "poisson_subsets":
         return 4 * q * q * math.sinh(min(1 / z**2, 50.0))
-    if mechanism == "one_of_k":
+    if mechanism in ("one_of_k", "poisson_gaussian"):
         return q * q * math.expm1(min(1 / z**2, 50.0))
     return q / z**2
 
 
 def sampled_noise_multiplier(mechanism, q, steps, mu_squared):
-    """Noise multiplier at which `steps` have about `mu_squared`: the inverse of `subset_variance`.
-
-    For "poisson_gaussian" it is that of Bu, Dong, Long and Su 2020, Corollary 5.4.
-    """
+    """Noise multiplier at which `steps` have about `mu_squared`: the inverse of `subset_variance`."""
     if mechanism == "poisson_subsets":
         return 1 / math.sqrt(math.asinh(mu_squared / (4 * q * q * steps)))
     if mechanism in ("one_of_k", "poisson_gaussian"):

@@ -293,13 +293,19 @@ def print_ledger(accountant):
     """Print the charges of an accountant, what is spent, and by which rule several charges are added up."""
     from ..accounting._card import rule_of
 
-    print(accountant.report().to_string(index=False))
+    report = accountant.report()
+    print(report.to_string(index=False))
     print(
         f"spent epsilon {accountant.epsilon_spent():.4f} of {accountant.epsilon:g} at delta {accountant.delta:g} "
         f"({accountant.neighboring}{'' if accountant.unit is None else f', {printable(in_words(accountant.unit))}'})"
     )
     if len(accountant.charges) > 1:
         print(f"rule: {rule_of(accountant)}")
+    if len({entry.batch for entry in accountant.entries}) > 1:
+        print(
+            f"fixed in advance, these fits would cost epsilon {report.attrs['epsilon_if_fixed_in_advance']:.4f}; the "
+            "privacy filter counts more, because a later fit may have been chosen by earlier results"
+        )
 
 
 def print_written(n_rows, arguments):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 # Lines of fits, unless all are asked for.
 _LAST = 50
-# Of a name in the table.
-_MOST_CHARACTERS = 60
+# Of the releases in the table, and of the name of a model with its label.
+_MOST_CHARACTERS, _MOST_OF_MODEL = 60, 140
 
 
 def add(command):
@@ -16,6 +16,8 @@ def add(command):
 
 
 def run(arguments):
+    import math
+
     from .. import PrivacyAccountant
     from ..accounting._card import rule_of, value_of_filter
 
@@ -28,9 +30,14 @@ def run(arguments):
         _print_json(arguments.ledger, found, fits, left)
         return
     shown = fits if arguments.all else fits.tail(_LAST)
+    alone = fits["epsilon_alone"].sum(skipna=False)
+    overstated = found["epsilon_spent"] > alone
+    fixed = accountant.report().attrs["epsilon_if_fixed_in_advance"] if overstated else math.nan
     print(
         f"{arguments.ledger}: spent epsilon {found['epsilon_spent']:.4g} of {found['budget_epsilon']:g} at delta "
-        f"{found['delta']:.3g} ({found['neighboring']}{_of_units(found)}); left for one more fit: {left:.4g}"
+        f"{found['delta']:.3g} ({found['neighboring']}{_of_units(found)})"
+        + (f", by the privacy filter; {fixed:.4g} if all fits had been fixed in advance" if overstated else "")
+        + f"; left for one more fit: {left:.4g}"
     )
     if not found["private"]:
         print("NOT PRIVATE: a fit was made without noise, or with noise that can be repeated")
@@ -42,12 +49,10 @@ def run(arguments):
     print(_table(shown))
     print(
         "epsilon alone is that of a fit as if it were the only one. It does not add up to the epsilon spent. share "
-        "is the share of what was spent: it adds up to 100 %, whatever is left of the budget."
-        + (f" Rule: {rule_of(accountant)}." if len(fits) > 1 else "")
+        "is the share of what was spent: it adds up to 100 %, whatever is left of the budget. As in a plan, it is "
+        "that of the squared Gaussian-DP parameter mu." + (f" Rule: {rule_of(accountant)}." if len(fits) > 1 else "")
     )
-    alone = fits["epsilon_alone"].sum(skipna=False)
-    if found["epsilon_spent"] > alone:
-        fixed = accountant.report().attrs["epsilon_if_fixed_in_advance"]
+    if overstated:
         print(
             f"The epsilon spent is more than the sum of the fits, {alone:.4g}, because it is the value of the privacy "
             f"filter: {value_of_filter(fixed)}"
@@ -57,15 +62,15 @@ def run(arguments):
 def _table(fits):
     import pandas as pd
 
-    def short(text):
+    def short(text, most=_MOST_CHARACTERS):
         text = " ".join(text.split())
-        return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
+        return text if len(text) <= most else f"{text[: most - 3]}..."
 
     shown = pd.DataFrame(
         {
             "fit": range(len(fits)),
             "day (UTC)": ["unknown" if day is None else day for day in fits["day"]],
-            "model": [short(model) for model in fits["model"]],
+            "model": [short(model, _MOST_OF_MODEL) for model in fits["model"]],
             "releases": [short(text) for text in fits["releases"]],
             "epsilon alone": ["not computed" if value != value else f"{value:.4g}" for value in fits["epsilon_alone"]],
             "share": ["" if value != value else f"{value:.1%}" for value in fits["share"]],

@@ -89,6 +89,12 @@ def _add_budget(command):
         "epsilon of that ledger",
     )
     command.add_argument(
+        "--label",
+        metavar="TEXT",
+        help="with --ledger: text beside the name of the model in the ledger, such as 'visits of 2023', by which "
+        "the fits can be distinguished; public",
+    )
+    command.add_argument(
         "--checkpoint",
         metavar="C.safetensors",
         help="with --ledger, for a model that trains a network (--set decoder=net): file of an incomplete fit. If the "
@@ -205,6 +211,8 @@ def _check_ledger(arguments):
     """Refuse a budget that is not that of the ledger: the same command may then run twice."""
     from .. import PrivacyAccountant
 
+    if arguments.label is not None and arguments.ledger is None:
+        raise ValueError("--label is written to a ledger file: give --ledger BUDGET.db too")
     if arguments.budget is None:
         return
     if arguments.ledger is None:
@@ -429,15 +437,16 @@ def _open_ledger(arguments, synthesizer, rows):
     if arguments.ledger is None:
         return None
     if Path(arguments.ledger).exists():
-        return PrivacyAccountant(ledger=arguments.ledger)
+        return PrivacyAccountant(ledger=arguments.ledger, label=arguments.label)
     whole = arguments.epsilon if arguments.budget is None else arguments.budget
     budget = (whole, arguments.delta, arguments.neighboring)
-    trial = PrivacyAccountant(*budget, unit=arguments.unit)
+    terms = {"unit": arguments.unit, "label": arguments.label}
+    trial = PrivacyAccountant(*budget, **terms)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit says them
         plan = synthesizer.set_params(accountant=trial).plan(rows)
     trial.charge(plan.event, plan.label, plan.extra_delta, unit=arguments.unit)
-    return PrivacyAccountant(*budget, ledger=arguments.ledger, unit=arguments.unit)
+    return PrivacyAccountant(*budget, ledger=arguments.ledger, **terms)
 
 
 def _fit(synthesizer, rows, arguments):

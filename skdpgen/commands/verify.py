@@ -17,7 +17,11 @@ def add(command):
     command.add_argument(
         "--units", metavar="UNITS.csv", help="synthetic units: check that they are the file that the card states"
     )
-    command.add_argument("--ledger", metavar="BUDGET.db", help="check a ledger file: its hash chain, sums and charges")
+    command.add_argument(
+        "--ledger",
+        metavar="BUDGET.db",
+        help="check a ledger file: its hash chain, sums and charges; with a card, that the card is of this ledger",
+    )
     command.add_argument(
         "--head",
         metavar="LENGTH:HASH",
@@ -32,22 +36,33 @@ def run(arguments):
         raise ValueError("--head is of a ledger file: give --ledger BUDGET.db too")
     if arguments.card is None and (arguments.data or arguments.model or arguments.units):
         raise ValueError("--data, --model and --units are checked against a card: give CARD.json too")
-    private = [
-        verify(arguments)
-        for verify, path in ((_verify_ledger, arguments.ledger), (_verify_card, arguments.card))
-        if path is not None
-    ]
+    accountant = found = card = None
+    if arguments.ledger is not None:
+        from .. import PrivacyAccountant
+
+        accountant = PrivacyAccountant(ledger=arguments.ledger)
+        found = accountant.verify(arguments.head)
+    if arguments.card is not None:
+        card = load_card(arguments.card)
+        computed = card.verify()
+        given = {"synthetic": arguments.data, "model": arguments.model, "units": arguments.units}
+        files = {name: path for name, path in given.items() if path is not None}
+        card.check_files(**files)
+    if card is not None and accountant is not None:
+        card.check_ledger(accountant)
+    if accountant is not None:
+        _print_ledger(arguments, accountant, found)
+    if card is not None:
+        _print_card(arguments, card, computed, files)
+    private = [stated["private"] for stated in (found, card) if stated is not None]
     return 0 if all(private) else 1
 
 
-def _verify_ledger(arguments):
-    from .. import PrivacyAccountant
+def _print_ledger(arguments, accountant, found):
     from .._types import in_words
     from ..accounting._card import rule_of
     from ..utils.printing import one_line, printable
 
-    accountant = PrivacyAccountant(ledger=arguments.ledger)
-    found = accountant.verify(arguments.head)
     print(f"{arguments.ledger}: consistent; recomputed from its entries alone:")
     print(
         f"  spent    epsilon {found['epsilon_spent']:.6g} of {found['budget_epsilon']:g} at delta {found['delta']:.3g}"
@@ -63,21 +78,15 @@ def _verify_ledger(arguments):
             "to them cannot be detected"
         )
     print(f"  head     {found['head'] or 'none yet: the next charge begins the chain'}")
-    return found["private"]
 
 
-def _verify_card(arguments):
+def _print_card(arguments, card, computed, files):
     from ..accounting._card import FILES
     from ..utils.printing import one_line, printable
 
     def shown(text):  # a text of the card can neither begin a new line nor send commands to a terminal
         return one_line(printable(text))
 
-    card = load_card(arguments.card)
-    computed = card.verify()
-    files = {"synthetic": arguments.data, "model": arguments.model, "units": arguments.units}
-    files = {name: path for name, path in files.items() if path is not None}
-    card.check_files(**files)
     fit, ledger = computed["fit"], computed["ledger"]
     print(f"{shown(arguments.card)}: consistent; recomputed from its events alone:")
     print(f"  private  {'yes' if card['private'] else 'NO: without noise, or with noise that can be repeated'}")
@@ -96,6 +105,8 @@ def _verify_card(arguments):
         print(f"  public   {shown(text)}")
     for name, path in files.items():
         print(f"  file     {shown(path)}: the {FILES[name]} that the card was written with")
+    if arguments.ledger is not None:
+        n = len(card["ledger"]["charges"])
+        print(f"  file     {arguments.ledger}: the ledger of this card; its charges begin with the {n} of the card")
     for text in card.remarks:
         print(f"  note     {text}")
-    return card["private"]

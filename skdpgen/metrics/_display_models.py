@@ -258,8 +258,8 @@ class LedgerDisplay:
     def shares(self):
         """Return the length of the segment of each release: names, and floats that sum to epsilon spent over budget.
 
-        The epsilon spent is divided by the share of each release of what was spent. These shares are of Renyi
-        divergence at the filter's order, which adds up as epsilons do not.
+        The epsilon spent is divided by the share of each release of what was spent. These shares are those of a plan:
+        of the squared Gaussian-DP parameter mu, which adds up as epsilons do not.
         """
         totals = self.report.attrs
         names = [

@@ -18,7 +18,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import read_unit, share_of
 from ..accounting import FitPlan, Phase, gaussian_event, gaussian_mu, non_private_event, repeat_and_select_event
-from ..accounting._events import event_of, releases
+from ..accounting._events import event_of, fit_label, releases
 from ..accounting._reservation import calibrate_by_rdp, plan_at
 from ..data.labels import with_dtype
 from ..data.rows_per_unit import OpenUnit, max_rows_phases, settle_ids
@@ -247,10 +247,11 @@ class PlansSearch:
         # once, before the runs, all of which use as many rows of a unit; its share is relative to that of a run
         before = max_rows_phases(self._unit, share_of(None, "bounds"))
         name = type(self.estimator).__name__
-        label = f"PrivateSearchCV: {name}, {len(requests)} candidates"
+        tried = f"{name}, {len(requests)} candidates"
         if before:  # the ledger names each of several releases, in this order
             of_units = ", ".join(phase.label for phase in before)
-            label = f"PrivateSearchCV: {of_units}, {len(requests)} candidates of {name}"
+            tried = f"{of_units}, {len(requests)} candidates of {name}"
+        label = fit_label("PrivateSearchCV", accountant, tried)
         # the order that decides most of the cost; for Gaussian phases it does not matter
         alpha = 1 + math.sqrt(2 * math.log(1 / delta)) / gaussian_mu(min(asked, 1e3), delta)
 

@@ -23,6 +23,8 @@ from ._page import bullets, details, page, paragraph, section, table
 FALSE_POSITIVES = 0.01
 # Columns that a sentence names, and values of a column's fact that the page shows.
 _NAMED, _SHOWN = 12, 50
+# Characters of an assumption from which its middle is left out, such as the pairs of a mapping; and those at its ends.
+_LONG, _FIRST, _LAST = 1_000, 300, 60
 _RELEASES = ["label", "release", "mechanism", "noise_multiplier", "sampling_rate", "count", "share", "status"]
 
 
@@ -82,7 +84,7 @@ def state(card) -> Statement:
         _meaning(card, found, [entry.charge for entry in entries]),
         _ledger(card, found, entries),
         _public(card),
-        _publish(private),
+        _publish(private, card),
         _check(card),
     ]
     return Statement(title, private, banner, parts)
@@ -259,7 +261,8 @@ def _ledger(card, found, entries) -> Part:
     sentences.append(
         "The card lists every release. The noise multiplier is the standard deviation of its noise, divided by the "
         f"most that one {_noun(card)} can change it. The share of a release is its share of what was spent: the "
-        "shares of all releases of the ledger add up to 1, whatever is left of the budget."
+        "shares of all releases of the ledger add up to 1, whatever is left of the budget. As in a plan, they are "
+        "shares of the squared Gaussian-DP parameter mu."
     )
     report = card.accountant().report()
     rows = [tuple(_cell(value) for value in line) for line in report[_RELEASES].itertuples(index=False)]
@@ -349,12 +352,21 @@ def _assumption(text, card) -> str:
     names = unit.get(parameter) if isinstance(unit, dict) else None
     if isinstance(names, list):
         return f"columns that are {what}, declared by the caller: {', '.join(map(str, names)) or 'none'}"
-    return re.sub(
+    learned = re.sub(
         r"^(most rows used of one unit: \d+), learned by this fit; (which rows .*)$",
         r"\2 (\1; this number was learned, and charged)",
         text,
         flags=re.DOTALL,
     )
+    return shortened(learned)
+
+
+def shortened(text: str) -> str:
+    """A text without the middle of a very long one, such as a constraint with a mapping of thousands of values."""
+    if len(text) <= _LONG:
+        return text
+    more = len(text) - _FIRST - _LAST
+    return f"{text[:_FIRST]} ... [{more:,} more characters, which the card has] ... {text[-_LAST:]}"
 
 
 def _declared(fact, card) -> str:
@@ -366,7 +378,7 @@ def _declared(fact, card) -> str:
     return said if more <= 0 else f"{said}, and of these {more:,} that the rows do not have, as that of the unit"
 
 
-def _publish(private) -> Part:
+def _publish(private, card) -> Part:
     if not private:
         return Part(
             "publish", "What may be published", ["Nothing: neither the rows, nor the model, nor figures of either."]
@@ -374,6 +386,7 @@ def _publish(private) -> Part:
     sentences = ["May be published, with no further cost, as often as you like:"]
     items = [
         "the synthetic rows, and any statistic of them",
+        *(["the table of synthetic units"] if "units" in (card.get("files") or {}) else []),
         "the released model, and more rows drawn from it",
         "this card and this page",
     ]
@@ -415,7 +428,7 @@ _TRUTHS = {
     ("integer", False): "numbers with decimals",
     ("within_unit", True): "numbers of the rows of a unit",
 }
-_OPTIONS = (("synthetic", "--data", "ROWS"), ("model", "--model", "MODEL"))
+_OPTIONS = (("synthetic", "--data", "ROWS"), ("units", "--units", "UNITS"), ("model", "--model", "MODEL"))
 
 
 # ---- values ------------------------------------------------------------------------------------------------------

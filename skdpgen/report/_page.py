@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import io
+import re
 import warnings
 
 from ..utils.printing import plain_number, printable
@@ -70,6 +71,10 @@ details { margin: .5rem 0; }
 .index { columns: 14rem; padding: 0; list-style: none; font-size: .92rem; }
 footer { max-width: 70rem; margin: 2rem auto; padding: 0 1.25rem 2rem; color: #555; font-size: .9rem; }
 .calm { background: #14532d; }
+@media (max-width: 64rem) {
+  table { font-size: .82rem; }
+  th, td { padding: .3rem .35rem; }
+}
 @media print {
   .banner { color: #000; background: #fff; border: 3px solid #8b1a1a; }
   .calm { border-color: #14532d; }
@@ -157,8 +162,13 @@ def _row(row):
         elif isinstance(value, int):
             cells.append(f'<td class="number">{value:,}</td>')
         else:
-            cells.append(f"<td>{text(value)}</td>")
+            cells.append(f"<td>{_breakable(text(value))}</td>")
     return "".join(cells)
+
+
+def _breakable(escaped):
+    """Escaped text in which a very long word, such as a SHA-256, may be broken: it would push columns off the page."""
+    return re.sub(r"\w{40,}", lambda found: "<wbr>".join(re.findall(r"\w{1,16}", found[0])), escaped)
 
 
 def bullets(items):

@@ -13,7 +13,7 @@ from ..metrics._distances import associations, column_kinds
 from ..metrics._quality import score_of
 from ..metrics._samples import column_kind, to_numbers
 from ..metrics._unseen import split_cells, unseen, value_cells
-from ._card_words import filtered
+from ._card_words import filtered, shortened
 from ._columns import columns_section, scored, verdict
 from ._inputs import SCORES, halves, some_places, some_rows
 from ._page import bullets, details, figure, leak, paragraph, section, table, tiles
@@ -149,7 +149,7 @@ class Sections:
             *([("the same charges, fixed in advance", f"epsilon {fixed:.6g}")] if filtered(card) else []),
             ("unit and relation", f"{card['unit']}, {card['neighboring']}"),
             ("noise", card["noise"]),
-            *[("taken for public", line) for line in card["public_assumptions"]],
+            *[("taken for public", shortened(line)) for line in card["public_assumptions"]],
         ]
         entries = card.accountant().report()
         columns = ["label", "release", "mechanism", "noise_multiplier", "sampling_rate", "count", "share"]

@@ -99,6 +99,13 @@ class ArrayModel(ReleasedModel):
         """Source of the noise of DP-SGD and whether it was private, where there was any."""
         return self.generator.noise if isinstance(self.generator, _NETWORKS) else None
 
+    @property
+    def decoder_name(self):
+        """How rows are computed from latents: "released", "features" or "net", as `decoder` of P3GM."""
+        if isinstance(self.generator, _NETWORKS):
+            return "net"
+        return "features" if isinstance(self.generator, RefinedImages) else "released"
+
     def with_mixture(self, mixture):
         """The model with a released mixture as its prior."""
         old = self.generator

@@ -420,6 +420,11 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         ----------
         path : str or Path
             File to write, ending in .safetensors; ``skdpgen.load`` reads it.
+
+        Notes
+        -----
+        The file has what `sample` needs. Of a network that replaces the released decoder (`P3GMSynthesizer`), it lacks
+        the variance of the encoder: `score` and `score_samples` of the loaded model then raise a ValueError.
         """
         check_is_fitted(self)
         save_state(path, type(self).__name__, self._to_state())

@@ -88,6 +88,11 @@ class FrameModel(ReleasedModel):
         return getattr(self.latent_model if self.net is None else self.net, "noise", None)
 
     @property
+    def decoder_name(self):
+        """How rows are computed from latents: "released" or "net", as `decoder` of P3GM."""
+        return "net" if self.net is not None or isinstance(self.latent_model, RefinedTable) else "released"
+
+    @property
     def class_ratio(self):
         """Released share of each class."""
         counts = self.latent_model.class_counts

@@ -51,16 +51,37 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         return model, plan_moments(rows, model, self._share("bounds"), accountant, calibrate, split=split)
 
     @usual_numerics()
-    def score(self, X, y=None):
-        """Return the mean log-likelihood of rows; the ELBO with a network, but for refined tables (higher is better).
+    def score_samples(self, X, y=None):
+        """Return the log-likelihood of each row; the ELBO with a network, but for refined tables.
 
         Where images are moved to their features, it is that of the model before the moves; of upright images, that of
         the upright image and its pose.
 
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+            None sums over the classes, where a model of a table has them; models of arrays leave y out.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            After `load`, for a network that replaces the released decoder: the file has no variance of its encoder.
+
+        Notes
+        -----
         It is computed from the rows given without protection: do not publish it.
         """
         check_is_fitted(self)
-        return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))
+        return self.model_.score_samples(self._rows_like_fit(X), y)
+
+    def score(self, X, y=None):
+        """Return the mean of `score_samples` (higher is better): private, and not to be published."""
+        return float(np.mean(self.score_samples(X, y)))
 
     def sample(self, n_samples=None, *, y=None, class_ratio=None, given=None, units=None, random_state=None):
         """Draw synthetic rows: post-processing, which charges nothing.

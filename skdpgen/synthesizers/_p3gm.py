@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import ImageFeatures, LatentMixture
 from ..accounting import gaussian_mu
@@ -175,6 +176,10 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         DataFrames: what the fit kept and lost of each column, from released values: it may be published.
     bounds_ : array of shape (n_features, 2)
         Arrays: declared or released bounds of each column.
+    phases_ : dict
+        What ran, from released values and the charge: "encoder" ("moments": always, a PCA of released moments), "prior"
+        ("class_conditional", "gaussian" or "mixture", which is by DP-EM) and "decoder" ("released", "features" or
+        "net", which is by DP-SGD). "auto" of a parameter is resolved here.
     model_ : object
         Released state: codec, latent space, prior, decoder.
     n_features_in_, feature_names_in_
@@ -273,6 +278,16 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         self.budget_split, self.preset = budget_split, preset
         self.unit, self.max_rows_per_unit = unit, max_rows_per_unit
         self.noise, self.random_state, self.progress = noise, random_state, progress
+
+    @property
+    def phases_(self):
+        """dict: which encoder, prior and decoder the fit made; it follows from released values and the charge."""
+        check_is_fitted(self)
+        model, releases = self.model_, self.card_["fit"]["label"].partition(": ")[2].split(", ")
+        prior = "class_conditional" if model.codec.n_classes else "gaussian"
+        if "mixture" in releases or (prior == "gaussian" and len(model.component_weights) > 1):
+            prior = "mixture"
+        return {"encoder": "moments", "prior": prior, "decoder": model.decoder_name}
 
     def _prepare(self, X, y, accountant, groups=None):
         parameters = self._resolve(presets=paper_settings, acts=_ACTS)

@@ -181,7 +181,10 @@ class NetGenerator:
         The score of a row is a function of that row alone. A component of -1 is not known.
         """
         if self.module is None:
-            raise ValueError("a loaded model keeps no encoder variance, so it has no ELBO")
+            raise ValueError(
+                "a loaded model keeps no encoder variance, so it has no ELBO: score the rows before `save`, with the "
+                "estimator that was fitted"
+            )
         import torch
 
         from ..nn._modules import DRAWS, fixed_normals, in_double

@@ -4,6 +4,7 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from _flat import make_flat
 
@@ -17,7 +18,16 @@ from skdpgen import (
     PrivateSearchCV,
     SubsetSGD,
 )
-from skdpgen.accounting import BudgetPlan, epsilon_pld, repeat_and_select_event, subset_gaussian_event
+from skdpgen.accounting import (
+    BudgetPlan,
+    Phase,
+    PrivacyCard,
+    epsilon_pld,
+    gaussian_event,
+    non_private_event,
+    repeat_and_select_event,
+    subset_gaussian_event,
+)
 from skdpgen.accounting._calibration import FitPlan
 from skdpgen.accounting._events import releases
 
@@ -49,6 +59,58 @@ def test_fits_declared_together_cost_what_the_books_then_say():
     accountant.plan(plans)
     assert shown.epsilon == accountant.epsilon_spent()
     assert {row.fit for row in shown.phases} == {"DPPCA", "DPGaussianMixture"}
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("mechanism", ["poisson_gaussian", "poisson_subsets", "one_of_k", "index_revealed"])
+def test_the_shares_of_the_books_are_those_of_the_plan_also_of_sampled_steps(mechanism, relation):
+    accountant = PrivacyAccountant(3.0, neighboring=relation)
+    steps = Phase("decoder", 0.4, steps=50, sampling_rate=0.05, mechanism=mechanism)
+    phases = [Phase("pca", 0.1), Phase("mixture", 0.5, steps=10), steps]
+    plan = accountant.calibrate(phases, label="P3GM: pca, mixture, decoder")
+    accountant.charge(plan.event, plan.label, plan.extra_delta)
+    report = accountant.report()
+    planned = [row.share for row in BudgetPlan.of(plan, 1000).phases]
+    assert planned == pytest.approx([0.1, 0.5, 0.4])
+    assert report["share"].tolist() == pytest.approx(planned)
+    assert accountant.fits()["share"].tolist() == [1.0]
+    card = PrivacyCard.build(plan, accountant, model="P3GM", parameters={}, noise="secure")
+    html = card._repr_html_()
+    assert all(f"<td>{share:.4g}</td>" in html for share in planned)
+
+
+def test_shares_are_unknown_beside_a_release_without_noise():
+    accountant = PrivacyAccountant(math.inf)
+    accountant.charge(gaussian_event(3.0), "a count")
+    accountant.charge(gaussian_event(3.0), "another")
+    assert accountant.report()["share"].tolist() == [0.5, 0.5]
+    accountant.charge(non_private_event(), "a sum")
+    assert accountant.report()["share"].isna().all()
+    assert accountant.fits()["share"].isna().all()
+
+
+def test_fits_of_one_name_are_numbered_in_a_plan():
+    plans = [DPPCA(k, bounds=(-4, 4), epsilon=1.0).plan(X) for k in (1, 2)]
+    shown = BudgetPlan.of([*plans, DPGaussianMixture(bounds=(-4, 4)).plan(X)], n_rows=500)
+    assert list(dict.fromkeys(row.fit for row in shown.phases)) == ["DPPCA 1", "DPPCA 2", "DPGaussianMixture"]
+    table = pd.DataFrame({"job": ["a", "b"] * 30})
+    shown = BudgetPlan.of([P3GMSynthesizer(1.0).plan(table)] * 2, n_rows=500)
+    assert {row.fit for row in shown.counts} == {"P3GMSynthesizer 1", "P3GMSynthesizer 2"}
+    assert "(P3GMSynthesizer 2)" in str(shown)
+
+
+def test_a_plan_of_one_fit_prints_as_a_table():
+    plan = P3GMSynthesizer(2.0, decoder="net", training=DPSGD(50, 0.02), bounds=(-4, 4), l2_bound=1.0).plan(X)
+    first, head, *rows, last = str(plan).splitlines()
+    assert first == "plan of P3GMSynthesizer: epsilon 2 at delta 1e-05, add_or_remove_one of one row"
+    assert head.split() == ["phase", "share", "steps", "sampling", "noise"]
+    assert [row.split()[0] for row in rows] == [phase.label for phase in plan.phases]
+    assert rows[-1].split()[2:] == ["50", "0.02", f"{plan.noise_multipliers['decoder']:.4g}"]
+    assert last.startswith("a plan charges nothing; BudgetPlan.of(plan, n_rows) adds ")
+    html = plan._repr_html_()
+    assert html.count("<tr>") == len(rows) + 1
+    assert repr(plan).startswith("FitPlan(label='P3GMSynthesizer: ")
+    assert str(P3GMSynthesizer(np.inf, bounds=(-4, 4)).plan(X)).startswith("plan of P3GMSynthesizer: epsilon inf")
 
 
 def test_sampled_steps_a_search_and_no_noise_are_shown_as_they_are():

@@ -217,6 +217,16 @@ def test_a_pickle_re_attaches_and_does_not_change_with_charges(path):
     assert joblib.hash(accountant) == joblib.hash(other)
 
 
+def test_a_label_goes_with_an_accountant_and_not_with_its_file(path):
+    labelled = PrivacyAccountant(1.0, ledger=path, label="one")
+    other = PrivacyAccountant(ledger=path, label="other")
+    assert [pickle.loads(pickle.dumps(one)).label for one in (labelled, other)] == ["one", "other"]
+    assert PrivacyAccountant(ledger=path).label is None
+    for text in (3, " ", "a: b"):
+        with pytest.raises(ValueError, match="label of an accountant must be"):
+            PrivacyAccountant(ledger=path, label=text)
+
+
 def test_a_relative_path_is_kept_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     accountant = PrivacyAccountant(1.0, ledger="budget #1 100%.db")

@@ -116,6 +116,18 @@ def test_a_search_is_known_by_its_event_and_not_by_its_label(label):
     a_search_is_known_by_its_event_and_not_by_its_label(label)
 
 
+def test_a_search_is_charged_under_the_label_of_its_accountant():
+    search = _search(estimator=DPPCA(bounds=(-4, 4)), accountant=PrivacyAccountant(3.0, label="visits, 2023")).fit(X)
+    label = search.card_["fit"]["label"]
+    assert label.startswith("PrivateSearchCV (visits, 2023): DPPCA, ")
+    search.card_.verify()
+    content = dict(search.card_)
+    content["public_assumptions"] = [text for text in content["public_assumptions"] if "candidate 1 of" not in text]
+    content["digest"] = digest({name: value for name, value in content.items() if name != "digest"})
+    with pytest.raises(ValueError, match=r"had \d candidates, and the card does not list each"):
+        PrivacyCard(content).verify()
+
+
 def a_search_of_several_prices_has_as_many_candidates():
     """Where the fits of candidates differ in their releases, the event tells how many there are."""
     search = _search(estimator=DPGaussianMixture(2, bounds=(-4, 4)), param_grid={"n_iter": [2, 3, 4]}).fit(X)

@@ -176,7 +176,10 @@ MUTANTS = [
         [Claim(test_private_search.test_the_card_lists_every_candidate_and_fails_where_one_is_missing, "learned")],
         (
             _card._check_candidates,
-            ("r'PrivateSearchCV: .*, (\\d+) candidates( of .*)?'", "r'PrivateSearchCV: .*, (\\d+) candidates'"),
+            (
+                "r'PrivateSearchCV(?: \\([^:]*\\))?: .*, (\\d+) candidates( of .*)?'",
+                "r'PrivateSearchCV(?: \\([^:]*\\))?: .*, (\\d+) candidates'",
+            ),
             ("$named is None and not $repeated", "$named is None"),
         ),
     ),

@@ -130,6 +130,27 @@ def test_a_constraint_is_listed_once(fitted):
     assert "constraint, satisfied by construction: low <= high" in text
 
 
+def test_a_mapping_of_many_values_is_shortened_on_the_page_and_in_the_report():
+    towns = np.arange(1_000)
+    frame = pd.DataFrame({"town": np.repeat(towns, 2), "state": np.repeat(towns, 2) // 10})
+    schema = Schema([Categorical("town", towns.tolist()), Categorical("state", range(100))])
+    mapping = f"state == {dict(zip(towns.tolist(), (towns // 10).tolist()))}[town]"
+    model = MomentSynthesizer(3.0, schema=schema, constraints=[mapping]).fit(frame)
+    stated = next(text for text in model.card_["public_assumptions"] if text.startswith("constraint, "))
+    assert len(stated) > 8_000
+    report = build_report(frame, model.sample(200), schema=schema, card=model.card_, progress=False)
+    for text in (words(card_page(model.card_)), words(report.html)):
+        assert stated[:300] in text
+        assert f"[{len(stated) - 360:,} more characters, which the card has] ... {stated[-60:].strip()}" in text
+        assert " 500: 50," not in text
+
+
+def test_a_digest_in_a_table_may_be_broken_and_pushes_no_column_off_the_page(fitted):
+    digest = fitted.card_["digest"]
+    assert digest not in card_page(fitted.card_)
+    assert digest in card_page(fitted.card_).replace("<wbr>", "")
+
+
 def test_the_risk_on_the_page_is_that_of_the_events_on_the_card():
     model = DPPCA(2, epsilon=1.0, bounds=(0, 1), l2_bound=1.0).fit(np.random.default_rng(0).random((400, 3)))
     mu = gaussian_mu(model.card_["fit"]["epsilon"], 1e-5)  # every release of this fit is Gaussian

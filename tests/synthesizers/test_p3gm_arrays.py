@@ -6,7 +6,7 @@ import pytest
 from _flat import make_flat
 from sklearn.base import clone
 
-from skdpgen import LatentMixture, P3GMSynthesizer
+from skdpgen import LatentMixture, P3GMSynthesizer, load
 from skdpgen.nn import DPNet, P3GMModule
 
 RNG = np.random.default_rng(7)
@@ -299,3 +299,53 @@ class _Linear:
 
     def sample(self, components, rng):
         return np.zeros((len(components), 12), dtype=np.float32)
+
+
+# ---- what ran ----------------------------------------------------------------------------------------------------
+FRAME = pd.DataFrame({"pay": RNG.random(300), "job": RNG.choice(["a", "b"], 300)})
+IMAGES = RNG.random((60, 256))
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize(
+    ("data", "parameters", "prior", "decoder"),
+    [
+        ((X, NAMES[Y]), PUBLIC, "class_conditional", "released"),
+        ((X,), PUBLIC, "gaussian", "released"),
+        ((X,), {**PUBLIC, "prior": LatentMixture(1)}, "mixture", "released"),
+        ((X, NAMES[Y]), {**PUBLIC, **NET, "prior": "mixture"}, "mixture", "net"),
+        ((IMAGES,), {"bounds": (0, 1), "image_shape": (16, 16)}, "gaussian", "features"),
+        ((FRAME,), {"target": "job"}, "class_conditional", "released"),
+        ((FRAME,), {"prior": "mixture", "target": "job"}, "mixture", "released"),
+        ((FRAME,), {"target": "job", "decoder": "net", "steps": 3, "sampling_rate": 0.5}, "class_conditional", "net"),
+    ],
+)
+def test_a_fit_and_its_file_say_which_prior_and_decoder_were_made(data, parameters, prior, decoder, tmp_path):
+    synth = make_flat(P3GMSynthesizer, **{"epsilon": 3.0, "random_state": 0, **parameters})
+    assert not hasattr(synth, "phases_")
+    synth.fit(*data)
+    assert synth.phases_ == {"encoder": "moments", "prior": prior, "decoder": decoder}
+    synth.save(tmp_path / "m.safetensors")
+    assert load(tmp_path / "m.safetensors").phases_ == synth.phases_
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize(
+    ("data", "parameters"), [((X, NAMES[Y]), PUBLIC), ((FRAME,), {"target": "job"}), ((X,), {**PUBLIC, **NET})]
+)
+def test_the_score_is_the_mean_of_the_scores_of_single_rows(data, parameters, tmp_path):
+    synth = make_flat(P3GMSynthesizer, **{"epsilon": 3.0, "random_state": 0, **parameters}).fit(*data)
+    scores = synth.score_samples(*data)
+    assert scores.shape == (len(data[0]),)
+    assert synth.score(*data) == np.mean(scores)
+    alone = np.concatenate([synth.score_samples(*(part[k : k + 1] for part in data)) for k in range(3)])
+    np.testing.assert_allclose(alone, scores[:3], rtol=1e-9)
+    synth.save(tmp_path / "m.safetensors")
+    loaded = load(tmp_path / "m.safetensors")
+    if "decoder" in parameters:
+        with pytest.raises(ValueError, match=r"no encoder variance.*score the rows before `save`"):
+            loaded.score_samples(*data)
+    else:
+        np.testing.assert_allclose(loaded.score_samples(*data), scores, rtol=1e-6)
