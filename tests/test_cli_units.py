@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,28 @@ def visits(tmp_path, monkeypatch):
 
 def _run(text):
     assert main(text.split()) == 0
+
+
+def test_rows_that_cannot_be_drawn_leave_a_model_and_the_command_that_draws_them_and_writes_their_card(visits, capsys):
+    text = "sex == 'm' and ward == 'eyes' and day > 298"
+    units = "--units 40 --units-output persons.csv"
+    fit = [*f"{FIT} --unit-columns sex,day {units} --output rows.csv --card c.json".split(), "--constraint", text]
+    assert main(fit) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f'still violate a constraint ("{text}")' in said
+    assert "skdpgen sample --relax TEXT draws rows that may violate a constraint; charged epsilon 8" in said
+    assert "relax(" not in said
+    assert "set_params" not in said
+    again = shlex.split(said.partition("for skdpgen ")[2])
+    assert again[2:] == [*units.split(), "--output", "rows.csv", "--card", "c.json"]
+    assert PrivacyCard.load("c.json")["files"] == {}
+    assert main(again) == 2
+    said = capsys.readouterr().err
+    assert "ask for other classes, relax --given, or leave out a constraint by --relax TEXT" in said
+    assert main([*again, "--relax", text]) == 0
+    assert len(pd.read_csv("persons.csv")) == 40
+    assert main(["verify", "c.json", "--data", "rows.csv", "--model", again[1]]) == 0
+    assert set(PrivacyCard.load("c.json")["files"]) == {"model", "synthetic", "units"}
 
 
 @pytest.mark.filterwarnings("default::skdpgen.exceptions.PrivacyLeakWarning")
