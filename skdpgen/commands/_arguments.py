@@ -174,6 +174,25 @@ def add_schema(parser):
     )
 
 
+def add_constraint(parser):
+    """Option of conditions on rows."""
+    add_repeated(
+        parser,
+        "--constraint TEXT",
+        "condition that every row satisfies, in addition to the constraints of the schema, such as 'admitted "
+        "<= discharged', 'total == a + b', 'combinations(state, city)' or \"if dead == 'yes': left is None\"; "
+        "public",
+    )
+
+
+def add_constraints(settings, arguments):
+    """Add the texts of ``--constraint`` to the parameters of a model."""
+    if arguments.constraint:
+        if "constraints" in settings:
+            raise ValueError("--constraint and --set constraints= set the same thing: give one of them")
+        settings["constraints"] = arguments.constraint
+
+
 def add_unit(parser, several=False):
     """Options of who is protected, where a person has several rows."""
     parser.add_argument(

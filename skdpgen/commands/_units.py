@@ -4,6 +4,44 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ._arguments import add_repeated, names_of
+
+
+def add_unit_columns(parser):
+    """Options of the columns of units and of those that their rows share."""
+    add_repeated(
+        parser,
+        "--unit-columns A,B",
+        "with --unit: columns that are constant within a unit, such as a year of birth, separated by commas; "
+        "public. They are constant in synthetic units too (--units)",
+    )
+    add_repeated(
+        parser,
+        "--unit-shared A,B",
+        "with --unit: columns in which the rows of a unit are similar, such as a ward, separated by commas; "
+        "public. The rows of synthetic units have the same similarity (--units)",
+    )
+
+
+def set_unit_columns(units, arguments, known, asked=False):
+    """Set `columns` and `shared` of the unit in `units`, as far as they are given.
+
+    `known`: returns the names of the columns of the table. `asked`: whether synthetic units are asked for.
+    """
+    named, shared = arguments.unit_columns, arguments.unit_shared
+    if not (named or shared or asked):
+        return
+    if arguments.unit is None:
+        options = "--unit-columns and --unit-shared need"
+        if asked:
+            options = "--unit-columns, --unit-shared, --units and --units-output need"
+        raise ValueError(f"{options} --unit, the column of identifiers")
+    names = known() if named or shared else []
+    if named or asked:
+        units["unit"].set_params(columns=names_of(named, names, "--unit-columns"))
+    if shared:
+        units["unit"].set_params(shared=names_of(shared, names, "--unit-shared"))
+
 
 def add_synthetic_units(parser):
     """Options of samples that consist of units of several rows."""
