@@ -45,7 +45,12 @@ from ._before_training import plan_phases
 from ._charged_fit import ChargedFit, once
 from ._checkpoint import FitCheckpoint, describe_rows
 from ._count_errors import PlannedTable
-from ._few_rows import point_out_few_rows, point_out_hidden_classes, point_out_learned_classes
+from ._few_rows import (
+    point_out_few_rows,
+    point_out_hidden_classes,
+    point_out_learned_classes,
+    point_out_learned_combinations,
+)
 from ._recorded import recorded_parameters
 from ._released import ReleasedModel, save_state
 from ._resolved import resolve_parameters
@@ -141,6 +146,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         if isinstance(rows[0], FrameRows):
             point_out_few_rows(*rows, plan)
             point_out_learned_classes(rows[0], plan)
+            point_out_learned_combinations(rows[0], plan)
         if (checkpoint := self._open_checkpoint) is not None:
             checkpoint.check(plan, describe_rows(self, rows[0], plan.relation))
 
