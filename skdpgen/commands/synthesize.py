@@ -216,12 +216,23 @@ def _goes_on(arguments):
 
 
 def run(arguments):
+    try:
+        from ._results import Results
+
+        checked = _checked(arguments)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_BEFORE_THE_CHARGE) from None
+    with Results(arguments.output, arguments.card, arguments.save_model, arguments.units_output) as results:
+        _run(arguments, *checked, results)
+
+
+def _checked(arguments):
+    """The class of the model, its parameters, schema and notation: the options are checked."""
     import skdpgen
 
     from .. import Schema
     from ..data.table_reading import check_input
     from ..data.table_writing import check_writing
-    from ._results import Results
 
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     _check_results(arguments)
@@ -235,8 +246,7 @@ def run(arguments):
     if schema is not None:  # the released model has the notation of the schema
         schema = replace(schema, notation=declared_notation(notation))
     check_writing(arguments.output, escape_formulas=arguments.escape_formulas)
-    with Results(arguments.output, arguments.card, arguments.save_model, arguments.units_output) as results:
-        _run(arguments, model, settings, schema, notation, results)
+    return model, settings, schema, notation
 
 
 def _check_results(arguments):
@@ -419,12 +429,12 @@ def _fit(synthesizer, rows, arguments):
         ) from error
     except SchemaError as error:
         said, undeclared, _ = str(error).partition("; the rows are ")
-        if not undeclared:
+        if undeclared:
+            said += ': add them to its categories, give it an "other", or name a text that means a missing value by '
+            said += "--missing TEXT"
+        if hasattr(synthesizer, "accountant_") or "othing was charged" in said:
             raise
-        raise SchemaError(
-            f'{said}: add them to its categories, give it an "other", or name a text that means a '
-            "missing value by --missing TEXT"
-        ) from error
+        raise SchemaError(f"{said}; nothing was charged") from error
     except Warning as warning:  # with python -W error
         if not hasattr(synthesizer, "card_"):
             raise RuntimeError(
