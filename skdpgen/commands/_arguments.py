@@ -214,8 +214,8 @@ def add_unit(parser, several=False):
         default=WEIGHTINGS[0],
         metavar="W",
         help="with --unit: weighting, rows (every used row counts 1) or units (every unit counts 1: rows of large "
-        "units are too rare in a sample of rows; a column with the number of rows of the unit, among --unit-columns, repairs "
-        "most of this for samples of units) (default: rows)",
+        "units are too rare in a sample of rows; a column with the number of rows of the unit, among --unit-columns, "
+        "repairs most of this for samples of units) (default: rows)",
     )
     parser.add_argument(
         "--missing-unit",
