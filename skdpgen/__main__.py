@@ -10,7 +10,7 @@ import sys
 import warnings
 
 from . import __version__
-from .commands import add_commands
+from .commands import CHARGING, add_commands
 from .exceptions import BenchmarkError
 from .utils.printing import one_line, say
 
@@ -33,7 +33,8 @@ def main(argv=None):
         say(one_line(_in_words(error)))
         return 1 if isinstance(error, BenchmarkError) else 2
     except KeyboardInterrupt as error:
-        say(str(error) or "interrupted; what was charged stays charged")
+        charges = arguments.run.__module__.rpartition(".")[2] in CHARGING
+        say(str(error) or f"interrupted; {'what was charged stays charged' if charges else 'nothing was charged'}")
         return 130
     return code or 0
 

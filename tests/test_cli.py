@@ -17,6 +17,7 @@ from _command_line import FRAME, refused
 import skdpgen
 from skdpgen import P3GMSynthesizer, PrivacyAccountant, Schema
 from skdpgen.__main__ import main
+from skdpgen.data import table_reading
 from skdpgen.exceptions import PrivacyLeakWarning
 from skdpgen.tabular import Boolean, Categorical, Numeric
 
@@ -202,6 +203,7 @@ def test_bad_arguments_are_one_line_and_charge_nothing(table, capsys, tmp_path, 
         capsys, "synthesize", table, "--kinds-from-values", "--output", "out.csv", *ledger, *arguments.split()
     )
     assert re.search(message, line), line
+    assert line.endswith("nothing was charged") or arguments not in ("--schema other.json", "--schema narrow.json")
     assert not PrivacyAccountant(ledger="books.db").charges
     assert not (tmp_path / "out.csv").exists()
 
@@ -342,6 +344,22 @@ def test_an_interrupt_says_that_the_charge_stays(table, monkeypatch, capsys):
     monkeypatch.setattr(P3GMSynthesizer, "fit", stop)
     assert main(["synthesize", table, "--kinds-from-values", "--output", "out.csv"]) == 130
     assert "this command charged nothing, and what was charged before it stays charged" in capsys.readouterr().err
+
+
+def test_an_interrupt_of_what_cannot_charge_says_that_nothing_was_charged(table, monkeypatch, capsys):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(table_reading, "read_table", stop)
+    for command in ("budget", "schema"):
+        options = ["--output", "s.json"] if command == "schema" else []
+        assert main([command, table, *options]) == 130
+        said = capsys.readouterr().err
+        assert "interrupted; no" in said  # thing was charged, or schema was written
+        assert "stays charged" not in said
+    monkeypatch.setattr(table_reading, "check_input", stop)
+    assert main(["synthesize", table, "--kinds-from-values", "--output", "out.csv"]) == 130
+    assert "this command charged nothing" in capsys.readouterr().err
 
 
 def test_an_interrupt_after_the_charge_says_what_was_spent(table, monkeypatch, capsys):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +36,28 @@ def visits(tmp_path, monkeypatch):
 
 def _run(text):
     assert main(text.split()) == 0
+
+
+def test_rows_that_cannot_be_drawn_leave_a_model_and_the_command_that_draws_them_and_writes_their_card(visits, capsys):
+    text = "sex == 'm' and ward == 'eyes' and day > 298"
+    units = "--units 40 --units-output persons.csv"
+    fit = [*f"{FIT} --unit-columns sex,day {units} --output rows.csv --card c.json".split(), "--constraint", text]
+    assert main(fit) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f'still violate a constraint ("{text}")' in said
+    assert "skdpgen sample --relax TEXT draws rows that may violate a constraint; charged epsilon 8" in said
+    assert "relax(" not in said
+    assert "set_params" not in said
+    again = shlex.split(said.partition("for skdpgen ")[2])
+    assert again[2:] == [*units.split(), "--output", "rows.csv", "--card", "c.json"]
+    assert PrivacyCard.load("c.json")["files"] == {}
+    assert main(again) == 2
+    said = capsys.readouterr().err
+    assert "ask for other classes, relax --given, or leave out a constraint by --relax TEXT" in said
+    assert main([*again, "--relax", text]) == 0
+    assert len(pd.read_csv("persons.csv")) == 40
+    assert main(["verify", "c.json", "--data", "rows.csv", "--model", again[1]]) == 0
+    assert set(PrivacyCard.load("c.json")["files"]) == {"model", "synthetic", "units"}
 
 
 @pytest.mark.filterwarnings("default::skdpgen.exceptions.PrivacyLeakWarning")
@@ -114,6 +138,42 @@ def test_a_report_joins_the_columns_of_units_to_their_rows(visits, suffix, capsy
     )
     said = refused(capsys, *f"report visits.csv rows.{suffix} {compared} --units rows.{suffix}".split())
     assert "has the columns day, ward of" in said
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["", "--unit-columns sex", "--unit-columns sex,day --unit-shared ward", "--constraint combinations(sex,ward)"],
+)
+def test_the_plan_of_budget_is_what_the_fit_with_the_same_options_charges(visits, capsys, options):
+    columns = [Numeric("day", (0, 300), integer=True), Categorical("sex"), Categorical("ward", ("ears", "eyes"))]
+    Schema(columns).save("s.json")
+    given = f"--model moment --epsilon 8 --schema s.json --unit patient --max-rows-per-unit 3 {options}".split()
+    plans = []
+    for data in (["visits.csv"], []):  # of a file, and of the schema alone
+        assert main(["budget", *data, *given, "--rows", "400", "--json"]) == 0
+        phases = json.loads(capsys.readouterr().out)["phases"]
+        plans.append({phase["phase"]: (phase["noise_multiplier"], phase["share"]) for phase in phases})
+    assert main(["synthesize", "visits.csv", *given, "--output", "o.csv", "--card", "c.json"]) == 0
+    ledger = PrivacyCard.load("c.json").accountant().report()
+    ledger = ledger[ledger["noise_multiplier"].notna()]  # learned categories have a threshold too
+    charged = {row.release: (row.noise_multiplier, row.share) for row in ledger.itertuples()}
+    assert list(plans[0]) == list(plans[1]) == list(charged)
+    for name in charged:
+        assert plans[0][name] == plans[1][name] == pytest.approx(charged[name], rel=1e-3), name
+    assert ("unit_pairs" in charged) == ("shared" in options)
+    assert (plans[0]["units"][1] > 0.05) == ("columns" in options)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ("visits.csv --unit-shared ward", "need --unit, the column of identifiers"),
+        ("visits.csv --unit patient --unit-columns town", "--unit-columns: no column 'town'"),
+        ("--columns 3 --constraint a<=b", "leave them out with --columns"),
+    ],
+)
+def test_budget_refuses_columns_that_are_not_there(visits, capsys, options, match):
+    assert match in refused(capsys, "budget", *options.split())
 
 
 def test_units_without_columns_have_their_numbers_of_rows(visits):

@@ -106,7 +106,7 @@ MUTANTS = [
     (
         "columns of units drawn anew in each row",
         [CONSTANT],
-        (generated.RowsOfUnits.sample, ("self.codec.decode($rest, exact=$exact)", "self.codec.decode($rest)")),
+        (generated.RowsOfUnits._decoded, ("self.codec.decode($rest, exact=$exact)", "self.codec.decode($rest)")),
     ),
     (
         "columns that constraints construct",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 
-__all__ = ["COMMANDS", "add_commands"]
+__all__ = ["CHARGING", "COMMANDS", "add_commands"]
+
+# Commands that fit: an interrupt may come after a charge.
+CHARGING = ("synthesize", "demo", "audit", "bench")
 
 # Name -> summary, in the order of the help text.
 COMMANDS = {

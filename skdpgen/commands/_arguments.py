@@ -175,6 +175,25 @@ def add_schema(parser):
     )
 
 
+def add_constraint(parser):
+    """Option of conditions on rows."""
+    add_repeated(
+        parser,
+        "--constraint TEXT",
+        "condition that every row satisfies, in addition to the constraints of the schema, such as 'admitted "
+        "<= discharged', 'total == a + b', 'combinations(state, city)' or \"if dead == 'yes': left is None\"; "
+        "public",
+    )
+
+
+def add_constraints(settings, arguments):
+    """Add the texts of ``--constraint`` to the parameters of a model."""
+    if arguments.constraint:
+        if "constraints" in settings:
+            raise ValueError("--constraint and --set constraints= set the same thing: give one of them")
+        settings["constraints"] = arguments.constraint
+
+
 def add_unit(parser, several=False):
     """Options of who is protected, where a person has several rows."""
     parser.add_argument(
@@ -195,7 +214,9 @@ def add_unit(parser, several=False):
         choices=WEIGHTINGS,
         default=WEIGHTINGS[0],
         metavar="W",
-        help="with --unit: weighting, rows (every used row counts 1) or units (every unit counts 1) (default: rows)",
+        help="with --unit: weighting, rows (every used row counts 1) or units (every unit counts 1: rows of large "
+        "units are too rare in a sample of rows; a column with the number of rows of the unit, among --unit-columns, "
+        "repairs most of this for samples of units) (default: rows)",
     )
     parser.add_argument(
         "--missing-unit",
@@ -382,6 +403,42 @@ def make_model(name, parameters):
 
 
 # ---- units of several rows -------------------------------------------------------------------------------------------
+def add_unit_columns(parser):
+    """Options of the columns of units and of those that their rows share."""
+    add_repeated(
+        parser,
+        "--unit-columns A,B",
+        "with --unit: columns that are constant within a unit, such as a year of birth, separated by commas; "
+        "public. They are constant in synthetic units too (--units)",
+    )
+    add_repeated(
+        parser,
+        "--unit-shared A,B",
+        "with --unit: columns in which the rows of a unit are similar, such as a ward, separated by commas; "
+        "public. The rows of synthetic units have the same similarity (--units)",
+    )
+
+
+def set_unit_columns(units, arguments, known, asked=False):
+    """Set `columns` and `shared` of the unit in `units`, as far as they are given.
+
+    `known`: returns the names of the columns of the table. `asked`: whether synthetic units are asked for.
+    """
+    named, shared = arguments.unit_columns, arguments.unit_shared
+    if not (named or shared or asked):
+        return
+    if arguments.unit is None:
+        options = "--unit-columns and --unit-shared need"
+        if asked:
+            options = "--unit-columns, --unit-shared, --units and --units-output need"
+        raise ValueError(f"{options} --unit, the column of identifiers")
+    names = known() if named or shared else []
+    if named or asked:
+        units["unit"].set_params(columns=names_of(named, names, "--unit-columns"))
+    if shared:
+        units["unit"].set_params(shared=names_of(shared, names, "--unit-shared"))
+
+
 def add_synthetic_units(parser):
     """Options of samples that consist of units of several rows."""
     parser.add_argument(

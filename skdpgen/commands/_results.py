@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import numpy as np
 from ..data.sources import is_parquet
 from ..data.table_writing import date_formats_of, example_of, whole_numbers_of, write_table
 from ..exceptions import InvalidInputError
+from ..generators.constraints import UnsatisfiedError
 from ..generators.units import with_ids
 from ..utils.atomic import Draft
+from ._arguments import options
 
 # Suffix of a released model that was saved elsewhere, because its rows or the model itself could not be written.
 RESCUE_SUFFIX = ".rescue.safetensors"
@@ -44,13 +47,13 @@ class Results:
         for draft in self._drafts.values():
             draft.discard()
 
-    def write(self, synthesizer, n_rows, **options):
+    def write(self, synthesizer, n_rows, **given):
         """Write the model, then the rows, then the card: the model cannot be computed again without another charge.
 
         Until the rows are written, a copy of the released model is kept beside them, because a process may be killed
         while it draws. If one file fails, the others are still written. The card states the SHA-256 of those that were.
 
-        **options: of `write_rows`. Returns: how many rows were written. Raises RuntimeError, KeyboardInterrupt: the
+        **given: of `write_rows`. Returns: how many rows were written. Raises RuntimeError, KeyboardInterrupt: the
         message says what was charged, and where the released model is.
         """
         failures, kept, rescued, files = [], None, None, {}
@@ -65,7 +68,7 @@ class Results:
                 kept = rescued = self._rescue(synthesizer)
             try:
                 units = None if self.units is None else self._drafts[self.units]
-                written = write_rows(synthesizer, n_rows, self._drafts[self.output], units_path=units, **options)
+                written = write_rows(synthesizer, n_rows, self._drafts[self.output], units_path=units, **given)
                 files |= {"synthetic": self.output} | ({} if units is None else {"units": self.units})
             except Exception as error:
                 failures.append(error)
@@ -77,14 +80,25 @@ class Results:
             kept = kept or self._rescue(synthesizer)
             with contextlib.suppress(Exception):
                 self._write_card(synthesizer, files)
-            raise type(error)(f"interrupted; {_charged(synthesizer, kept)}") from error
+            raise type(error)(f"interrupted; {self._charged(synthesizer, kept, n_rows, given)}") from error
         if failures:
-            reasons = "; ".join(str(error) or type(error).__name__ for error in failures)
-            raise RuntimeError(f"{reasons}; {_charged(synthesizer, kept)}") from failures[0]
+            reasons = "; ".join(map(_reason, failures))
+            raise RuntimeError(f"{reasons}; {self._charged(synthesizer, kept, n_rows, given)}") from failures[0]
         if rescued is not None:
             with contextlib.suppress(OSError):
                 os.unlink(rescued)
         return written
+
+    def _charged(self, synthesizer, kept, n_rows, given):
+        """What was charged, where the model is, and the command that draws the rows and writes their card."""
+        fit = synthesizer.card_["fit"]
+        charged = f"charged epsilon {float(fit['epsilon']):.6g} at delta {fit['delta']:.3g}; the released model"
+        if kept is None:
+            return f"{charged} could not be written anywhere, and is lost"
+        units = (given.get("asked") or {}).get("units")
+        files = {"units_output": self.units, "output": self.output, "card": self.card}
+        how = options(rows=n_rows, units=units, **files)
+        return f"{charged} is in {kept}, for skdpgen sample {shlex.quote(str(kept))}{how}"
 
     def _write_card(self, synthesizer, files):
         """Write the card with the digests of the files written; a pipe or a terminal cannot be read again."""
@@ -105,10 +119,10 @@ class Results:
         return None
 
 
-def _charged(synthesizer, kept):
-    fit = synthesizer.card_["fit"]
-    where = f"is in {kept}, for skdpgen sample" if kept else "could not be written anywhere, and is lost"
-    return f"charged epsilon {float(fit['epsilon']):.6g} at delta {fit['delta']:.3g}; the released model {where}"
+def _reason(error):
+    if isinstance(error, UnsatisfiedError):
+        return error.of_command("skdpgen sample --relax TEXT draws rows that may violate a constraint")
+    return str(error) or type(error).__name__
 
 
 def write_rows(

@@ -8,6 +8,8 @@ import warnings
 
 from ._arguments import (
     add_budget,
+    add_constraint,
+    add_constraints,
     add_dropping,
     add_only_schema_columns,
     add_reading,
@@ -15,13 +17,17 @@ from ._arguments import (
     add_settings,
     add_target,
     add_unit,
+    add_unit_columns,
     check_budget,
     class_of,
     columns_left_out,
+    columns_of,
     find_models,
     make_model,
     read_settings,
+    set_unit_columns,
     unit_settings,
+    with_unit,
 )
 from ._notations import reading
 
@@ -59,6 +65,8 @@ def add(command):
     )
     command.add_argument("--columns", type=int, metavar="K", help="plan for an array of K columns, not for a table")
     add_unit(command, several=True)
+    add_unit_columns(command)
+    add_constraint(command)
     add_settings(command)
     add_reading(command)
     command.add_argument("--plot", metavar="PLAN.png", help="picture to write, of the split and the epsilon curve")
@@ -74,7 +82,8 @@ def run(arguments):
         check_apart(arguments.input, arguments.schema, arguments.plot)
     check_budget(arguments)
     units, most = unit_settings(arguments)
-    data, schema = _data(arguments)
+    data, schema, known = _data(arguments)
+    set_unit_columns(units, arguments, lambda: known)
     estimator = _estimator(arguments, units, schema)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -132,17 +141,18 @@ def _estimator(arguments, units, schema):
         parameters["schema"] = schema
     if arguments.target is not None:
         parameters["target"] = arguments.target
-    return make_model(arguments.model, parameters | units | read_settings(arguments.set))
+    settings = read_settings(arguments.set)
+    add_constraints(settings, arguments)
+    return make_model(arguments.model, parameters | units | settings)
 
 
 def _data(arguments):
-    """Arguments of `plan`, the rows of the file, or dummy rows of the declared columns; and their schema."""
+    """Arguments of `plan` (the rows of the file, or dummy rows of the declared columns), schema and column names."""
     import numpy as np
 
     from .. import Schema
     from ..data.table_reading import read_table
     from ..model_selection import rows_like
-    from ._arguments import with_unit
 
     given = [name for name in ("input", "schema", "columns") if getattr(arguments, name) is not None]
     if arguments.columns is not None:
@@ -151,18 +161,22 @@ def _data(arguments):
         X = np.random.default_rng(0).random((60, arguments.columns))
         if arguments.drop or arguments.only_schema_columns:
             raise ValueError("--drop and --only-schema-columns are for tables: leave them out with --columns")
-        return ((X,) if arguments.unit is None else (X, None, np.arange(60))), None
+        if arguments.unit_columns or arguments.unit_shared or arguments.constraint:
+            raise ValueError(
+                "--unit-columns, --unit-shared and --constraint are for tables: leave them out with --columns"
+            )
+        return ((X,) if arguments.unit is None else (X, None, np.arange(60))), None, ()
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     if arguments.input is not None:
         notation = reading(arguments, schema, arguments.input)
         left_out, schema = columns_left_out(arguments, schema, notation)
         unit = arguments.unit
         rows = read_table(arguments.input, notation, schema=with_unit(schema, unit), unit=unit, left_out=left_out)
-        return (rows,), schema
+        return (rows,), schema, columns_of(arguments.input, notation)
     if schema is None:
         raise ValueError("give INPUT, --schema or --columns: a plan depends on the columns")
     _, schema = columns_left_out(arguments, schema, None)
-    rows = rows_like(schema)
+    rows = rows_like(schema.constrain(*arguments.constraint))
     if arguments.unit is not None and arguments.unit not in rows:
         rows[arguments.unit] = np.arange(len(rows))
-    return (rows,), schema
+    return (rows,), schema, list(schema)

@@ -15,29 +15,31 @@ from ..utils.printing import listed, say, show
 from ._arguments import (
     MODELS,
     add_budget,
+    add_constraint,
+    add_constraints,
     add_dropping,
     add_escaping,
     add_only_schema_columns,
     add_quiet,
     add_reading,
-    add_repeated,
     add_schema,
     add_seed,
     add_settings,
     add_synthetic_units,
     add_target,
     add_unit,
+    add_unit_columns,
     check_budget,
     check_synthetic_units,
     class_of,
     columns_left_out,
     columns_of,
-    names_of,
     objects_of,
     options,
     print_ledger,
     print_written,
     read_settings,
+    set_unit_columns,
     short_name_of,
     unit_settings,
     with_unit,
@@ -107,18 +109,7 @@ def _add_columns(command):
     """What is public of the columns, and which of them are left out."""
     add_target(command)
     add_unit(command)
-    add_repeated(
-        command,
-        "--unit-columns A,B",
-        "with --unit: columns that are constant within a unit, such as a year of birth, separated by commas; "
-        "public. They are constant in synthetic units too (--units)",
-    )
-    add_repeated(
-        command,
-        "--unit-shared A,B",
-        "with --unit: columns in which the rows of a unit are similar, such as a ward, separated by commas; "
-        "public. The rows of synthetic units have the same similarity (--units)",
-    )
+    add_unit_columns(command)
     add_schema(command)
     command.add_argument(
         "--kinds-from-values",
@@ -128,13 +119,7 @@ def _add_columns(command):
     )
     add_only_schema_columns(command, "these columns are learned and charged")
     add_dropping(command)
-    add_repeated(
-        command,
-        "--constraint TEXT",
-        "condition that every row satisfies, in addition to the constraints of the schema, such as 'admitted "
-        "<= discharged', 'total == a + b', 'combinations(state, city)' or \"if dead == 'yes': left is None\"; "
-        "public",
-    )
+    add_constraint(command)
 
 
 def _add_results(command):
@@ -243,12 +228,23 @@ def _goes_on(arguments):
 
 
 def run(arguments):
+    try:
+        from ._results import Results
+
+        checked = _checked(arguments)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_BEFORE_THE_CHARGE) from None
+    with Results(arguments.output, arguments.card, arguments.save_model, arguments.units_output) as results:
+        _run(arguments, *checked, results)
+
+
+def _checked(arguments):
+    """The class of the model, its parameters, schema and notation: the options are checked."""
     import skdpgen
 
     from .. import Schema
     from ..data.table_reading import check_input
     from ..data.table_writing import check_writing
-    from ._results import Results
 
     schema = None if arguments.schema is None else Schema.load(arguments.schema)
     _check_results(arguments)
@@ -262,8 +258,7 @@ def run(arguments):
     if schema is not None:  # the released model has the notation of the schema
         schema = replace(schema, notation=declared_notation(notation))
     check_writing(arguments.output, escape_formulas=arguments.escape_formulas)
-    with Results(arguments.output, arguments.card, arguments.save_model, arguments.units_output) as results:
-        _run(arguments, model, settings, schema, notation, results)
+    return model, settings, schema, notation
 
 
 def _check_results(arguments):
@@ -300,36 +295,16 @@ def _settings(arguments, model, notation):
             f"--set: {model.__name__} takes no {', '.join(refused)} here; it takes {', '.join(sorted(accepted))}; "
             "for epsilon, target and the like use their own options"
         )
-    if arguments.constraint:
-        if "constraints" in settings:
-            raise ValueError("--constraint and --set constraints= set the same thing: give one of them")
-        settings["constraints"] = arguments.constraint
+    add_constraints(settings, arguments)
     units, most = unit_settings(arguments)
     if len(most) > 1:
         raise ValueError("--max-rows-per-unit takes one number here; skdpgen budget compares several")
-    if columns := _unit_columns(arguments, notation):
-        units["unit"].set_params(**columns)
-    return settings | units
-
-
-def _unit_columns(arguments, notation):
-    """Return `columns` and `shared` of the unit, as far as asked for.
-
-    `columns` are there where synthetic units are asked for, because some models have none, and then refuse them.
-    """
-    named, shared = arguments.unit_columns, arguments.unit_shared
+    # `columns` are there where synthetic units are asked for, because some models have none, and then refuse them
     asked = (arguments.units, arguments.units_output) != (None, None)
-    if not (named or shared or asked):
-        return {}
-    if arguments.unit is None:
-        raise ValueError(
-            "--unit-columns, --unit-shared, --units and --units-output need --unit, the column of identifiers"
-        )
-    if not named and arguments.units_output is not None:
+    set_unit_columns(units, arguments, lambda: columns_of(arguments.input, notation), asked)
+    if arguments.units_output is not None and not arguments.unit_columns:
         raise ValueError("--units-output needs --unit-columns: a unit would have nothing but a number")
-    known = columns_of(arguments.input, notation) if named or shared else []
-    columns = {"columns": names_of(named, known, "--unit-columns")} if named or asked else {}
-    return columns | ({"shared": names_of(shared, known, "--unit-shared")} if shared else {})
+    return settings | units
 
 
 def _run(arguments, model, settings, schema, notation, results):
@@ -467,12 +442,12 @@ def _fit(synthesizer, rows, arguments):
         ) from error
     except SchemaError as error:
         said, undeclared, _ = str(error).partition("; the rows are ")
-        if not undeclared:
+        if undeclared:
+            said += ': add them to its categories, give it an "other", or name a text that means a missing value by '
+            said += "--missing TEXT"
+        if hasattr(synthesizer, "accountant_") or "othing was charged" in said:
             raise
-        raise SchemaError(
-            f'{said}: add them to its categories, give it an "other", or name a text that means a '
-            "missing value by --missing TEXT"
-        ) from error
+        raise SchemaError(f"{said}; nothing was charged") from error
     except Warning as warning:  # with python -W error
         if not hasattr(synthesizer, "card_"):
             raise RuntimeError(

@@ -17,7 +17,7 @@ import pandas as pd
 
 from ..mechanisms import likeness, size_starts
 from .balanced_rows import draw_levels
-from .constraints import keep_constraints
+from .constraints import draw_kept, joined, keep_constraints, unsatisfied
 from .product_mixture import ProductMixture, TableModel, consistent_marginals, fit_tables
 
 # Correlation that the noise of a two-way table must not exceed: above it, the two columns are independent in the model.
@@ -28,6 +28,9 @@ _SMALLEST = 1e-9
 _PAIRS, _ROUNDS = 4000, 8
 # Entries of a matrix of units and support points that are in memory at once.
 _MOST_ENTRIES = 1 << 22
+# Units that are drawn in vain before an error is raised: so many, and so many for each unit that satisfies the
+# constraints.
+_MOST_IN_VAIN, _IN_VAIN = 200, 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,10 +206,11 @@ class _Points(ProductMixture):
         ]
 
         def draw(uniform, units):
-            points, kind = np.empty(len(units), dtype=np.int64), which[units]
+            points = np.empty(len(units), dtype=np.int64)
+            own, kind = np.unique(which[units], return_inverse=True)
             step = max(1, _MOST_ENTRIES // size)
-            for start in range(0, len(kinds), step):
-                part = kinds[start : start + step]
+            for start in range(0, len(own), step):
+                part = kinds[own[start : start + step]]
                 chance = np.zeros((len(part), size))
                 for j, log in enumerate(logs):
                     chance += np.where(part[:, j, None] < 0, 0.0, log[:, part[:, j]].T)
@@ -238,13 +242,31 @@ class RowsOfUnits:
     from it, or not, by independent draws, and has the other levels from the model given its columns and what was
     copied. So each row alone has the distribution of the model, however much is copied: the hidden row has it, and what
     is copied does not depend on the levels. The rows of a unit are exchangeable.
+
+    `constraints`: that hidden rows satisfy too. Where none does, `hopeless` (n_units,) is True; `hopeless_rows` are
+    hidden rows of these units.
     """
 
-    def __init__(self, codec, points, at, codes, values, shared, copied, rng):
+    def __init__(self, codec, points, at, codes, values, shared, copied, rng, constraints=()):
         self.codec, self._points, self._at, self._codes, self._values = codec, points, at, codes, values
         self._draw_points, self._shared, self._copied = points.given(at, codes), shared, np.asarray(copied)
+        self.hopeless, self.hopeless_rows = np.zeros(len(codes), dtype=bool), None
         if shared:
-            self._hidden = self._levels(np.arange(len(codes)), self._draw_points, rng)[:, shared]
+            self._hidden = self._hidden_levels(constraints, rng)[:, shared]
+
+    def _hidden_levels(self, constraints, rng):
+        units = np.arange(len(self._codes))
+        if not constraints:
+            return self._levels(units, self._draw_points, rng)
+        model = _WithLevels(lambda units: self._free_rows(units, rng), self.codec.drawn_schema)
+        rows, broken = draw_kept(model, constraints, units, True, rng)
+        levels, values = model.parts(rows)
+        self.hopeless[broken], self.hopeless_rows = True, values.iloc[broken]
+        return levels
+
+    def _free_rows(self, units, rng):
+        codes = self._levels(units, self._draw_points, rng)
+        return codes, joined(self._decoded(codes, units, rng), self.codec.drawn_schema.names)
 
     def _levels(self, units, draw_points, rng):
         codes = self._points.sample_at(draw_points(rng.random(len(units)), units), rng)
@@ -265,6 +287,9 @@ class RowsOfUnits:
     def sample(self, units, rng):
         """A frame, or (frame, y), of rows of given units."""
         codes, _ = self.draw(units, rng)
+        return self._decoded(codes, units, rng)
+
+    def _decoded(self, codes, units, rng):
         exact = {name: self._values[name].iloc[units] for name in self._values.columns}
         return self.codec.decode(*self.codec.split(codes), rng, exact=exact)
 
@@ -289,16 +314,40 @@ class UnitSampler:
 
         Of each unit at most `most_rows` rows are drawn; None is all.
         """
-        codes, sizes, values = self._draw_units(n_units, rng)
-        rows = self._rows_of(codes, values, rng)
-        units = np.repeat(np.arange(n_units), sizes if most_rows is None else np.minimum(sizes, most_rows))
         if self._of_rows:
-            return keep_constraints(rows, self._of_rows, units, True, rng), units
+            return self._sample_kept(n_units, rng, most_rows)
+        rows, units = self._rows(n_units, rng, most_rows)
         return rows.sample(units, rng), units
 
-    def _rows_of(self, codes, values, rng):
+    def _rows(self, n_units, rng, most_rows):
+        """The model of the rows of some units that are drawn, and the unit of each row."""
+        codes, sizes, values = self._draw_units(n_units, rng)
+        rows = self._rows_of(codes, values, rng, self._of_rows)
+        return rows, np.repeat(np.arange(n_units), sizes if most_rows is None else np.minimum(sizes, most_rows))
+
+    def _sample_kept(self, n_units, rng, most_rows):
+        """Draw units with rows that satisfy the constraints: a unit of which a row never does is drawn again, whole."""
+        kept, wanted, in_vain = [], np.arange(n_units), 0
+        while len(wanted):
+            rows, units = self._rows(len(wanted), rng, most_rows)
+            units, lost = units[~rows.hopeless[units]], rows.hopeless.copy()
+            whole, broken = draw_kept(rows, self._of_rows, units, True, rng)
+            lost[units[broken]] = True
+            good = ~lost[units]
+            kept.append((whole[good], wanted[units[good]]))
+            in_vain, wanted = in_vain + lost.sum(), wanted[lost]
+            if len(wanted) and in_vain > _MOST_IN_VAIN + _IN_VAIN * (n_units - len(wanted)):
+                which = f"{in_vain} of {in_vain + n_units - len(wanted)} units that were drawn have rows that"
+                rest = whole.iloc[broken] if len(broken) else rows.hopeless_rows
+                raise unsatisfied(rows, self._of_rows, rest, which)
+        units = np.concatenate([own for _, own in kept])
+        order = np.argsort(units, kind="stable")
+        whole = pd.concat([frame for frame, _ in kept], ignore_index=True).iloc[order].reset_index(drop=True)
+        return self._codec.part(whole), units[order]
+
+    def _rows_of(self, codes, values, rng, constraints=()):
         shared = self._shared, self._units.copied
-        return RowsOfUnits(self._codec, self._points, self._at, codes, values, *shared, rng)
+        return RowsOfUnits(self._codec, self._points, self._at, codes, values, *shared, rng, constraints)
 
     def pairs(self, n_units, rng):
         """Of two rows of units that have two: which shared levels both copy, and how alike they are.
@@ -315,15 +364,17 @@ class UnitSampler:
 
     def _draw_units(self, n_units, rng):
         """Levels, numbers of rows and values of the columns of units, which satisfy the constraints on them alone."""
-        schema = self._codec.drawn_schema
-        model = _UnitsAsRows(lambda n: self._draw_freely(n, rng), len(self._units.columns), schema)
-        if not self._of_units:
-            return model.parts(model.sample(range(n_units), rng))
-        return model.parts(keep_constraints(model, self._of_units, np.zeros(n_units, dtype=np.int64), True, rng))
+        model = _WithLevels(lambda units: self._draw_freely(len(units), rng), self._codec.drawn_schema)
+        if self._of_units:
+            drawn = keep_constraints(model, self._of_units, np.zeros(n_units, dtype=np.int64), True, rng)
+        else:
+            drawn = model.sample(np.zeros(n_units, dtype=np.int64), rng)
+        levels, values = model.parts(drawn)
+        return levels[:, :-1], levels[:, -1], values
 
     def _draw_freely(self, n_units, rng):
         codes, sizes = self._units.sample(n_units, rng)
-        return codes, sizes, self._values(codes, rng)
+        return np.column_stack([codes, sizes]), self._values(codes, rng)
 
     def _values(self, codes, rng):
         """Values of the columns of units with given levels."""
@@ -332,27 +383,26 @@ class UnitSampler:
         return self._codec.decode_columns(full, self._units.columns, rng)
 
 
-class _UnitsAsRows:
-    """Units as rows of values, with their levels and numbers of rows in further columns, for `keep_constraints`.
+class _WithLevels:
+    """Rows of values with levels in further columns, for `draw_kept`.
 
-    `draw`: number of units -> levels, numbers of rows, values. `n_columns`: of the values. `schema`: of the rows.
+    `draw`: components -> levels, values. `schema`: of the rows.
     """
 
-    _MARK = "\0"  # no column of a table begins with it
+    _MARK = "\0level "  # no column of a table begins with it
 
-    def __init__(self, draw, n_columns, schema):
-        self._draw, self._n_columns = draw, n_columns
+    def __init__(self, draw, schema):
+        self._draw = draw
         self.codec = SimpleNamespace(drawn_schema=schema, part=lambda frame: frame)
 
     def sample(self, components, rng):
-        codes, sizes, values = self._draw(len(components))
-        levels = pd.DataFrame(codes).add_prefix(f"{self._MARK}level ")
-        return pd.concat([values, levels, pd.Series(sizes, name=f"{self._MARK}size")], axis=1)
+        levels, values = self._draw(components)
+        return pd.concat([values, pd.DataFrame(levels, index=values.index).add_prefix(self._MARK)], axis=1)
 
     def parts(self, frame):
-        """Levels, numbers of rows and values of units."""
-        n = self._n_columns
-        return frame.iloc[:, n:-1].to_numpy(np.int64), frame.iloc[:, -1].to_numpy(np.int64), frame.iloc[:, :n]
+        """Levels and values."""
+        marked = [isinstance(name, str) and name.startswith(self._MARK) for name in frame.columns]
+        return frame.loc[:, marked].to_numpy(np.int64), frame.loc[:, np.logical_not(marked)]
 
 
 def with_ids(rows, ids, name):

@@ -42,7 +42,13 @@ from ..utils.validation import (
     validate_rows,
 )
 from ._checkpoint import FitCheckpoint, describe_rows
-from ._count_errors import PlannedTable, point_out_few_rows, point_out_hidden_classes, point_out_learned_classes
+from ._count_errors import (
+    PlannedTable,
+    point_out_few_rows,
+    point_out_hidden_classes,
+    point_out_learned_classes,
+    point_out_learned_combinations,
+)
 from ._released import ReleasedModel, recorded_parameters, save_state
 from ._summary import summarize
 from ._training import plan_phases
@@ -137,6 +143,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         if isinstance(rows[0], FrameRows):
             point_out_few_rows(*rows, plan)
             point_out_learned_classes(rows[0], plan)
+            point_out_learned_combinations(rows[0], plan)
         if (checkpoint := self._open_checkpoint) is not None:
             checkpoint.check(plan, describe_rows(self, rows[0], plan.relation))
 
@@ -303,6 +310,30 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         """Chunks of rows with fresh keys, where the schema has identifiers."""
         return self.model_.codec.with_keys(chunks) if self.model_.kind == "frame" else chunks
 
+    def relax(self, *constraints):
+        """Let samples violate constraints for which rows are drawn again: charges nothing.
+
+        Parameters
+        ----------
+        *constraints : str
+            Texts of constraints of `schema` or of `constraints`, as they were given. They replace those of an earlier
+            call: without texts, all constraints hold again. Those that hold by construction cannot be relaxed.
+
+        Returns
+        -------
+        self
+            A saved model does not keep what was relaxed.
+        """
+        check_is_fitted(self)
+        self._relaxed = ()
+        texts = dict.fromkeys(one.text for one in self._drawn_again())
+        if unknown := [text for text in constraints if text not in texts]:
+            raise ValueError(
+                f"relax: rows are not drawn again for {shown(unknown[0])}; they are for {listed(texts) or 'nothing'}"
+            )
+        self._relaxed = constraints
+        return self
+
     def _drawn_again(self):
         """The constraints that are not satisfied by construction: rows that violate one are drawn again."""
         given = constraint_texts(getattr(self, "constraints", None))
@@ -314,7 +345,8 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         if construction is not None:
             checks = construction.checks(self.model_.codec.drawn_schema)
             given = (*construction.left, *(text for text in given if text not in construction.table.constraints))
-        return read_constraints(given, self.model_.codec.schema) + checks
+        drawn_again = read_constraints(given, self.model_.codec.schema) + checks
+        return [one for one in drawn_again if one.text not in self._relaxed]
 
     def _components(self, model, n_samples, y, class_ratio, rng):
         """Components (classes) of the rows of each chunk to be drawn: an iterator of arrays."""
@@ -493,7 +525,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
 
     def _set_model(self, model):
         """Set the fitted attributes that follow from the released model."""
-        self.model_ = model
+        self.model_, self._relaxed = model, ()
         self.row_count_ = model.row_count
         if hasattr(model.codec, "encoder"):
             self.schema_ = model.codec.schema

@@ -391,7 +391,8 @@ def _number(error):
 
 
 # ---- warnings, by public facts, of what the noise hides -------------------------------------------------------------
-# Rows of a class that a user expects to find: where classes of so many may be lost, a fit warns before the charge.
+# Rows of a class that a user expects to find: where classes of so many may be lost, or combinations of so many usually
+# are, a fit warns before the charge.
 _RARE_CLASS = 100
 
 
@@ -463,6 +464,21 @@ def point_out_learned_classes(rows, plan):
         f"the classes of the target {listed(open_)} are learned: {sizes.in_words(what)}. If the classes are public, "
         f"declare them, by {one}the schema: much smaller classes are then kept, and nothing is spent on the list of "
         f"classes.{quantity} Nothing was charged before this warning"
+    )
+
+
+def point_out_learned_combinations(rows, plan):
+    """Warn, by the noise of a plan alone, that rare combinations of columns are replaced by frequent ones."""
+    learned = () if rows.construction is None else rows.construction.learned_combinations
+    sizes = _learned_sizes(rows.schema, plan, plan.relation) if learned else None
+    if sizes is None or sizes.lost < _RARE_CLASS:
+        return
+    what = "units" if weighs_units(plan.relation) else "rows"
+    warn_user(
+        f"the combinations of {'; '.join(map(listed, learned))} are learned: {sizes.in_words(what)}, and these {what} "
+        "have more frequent combinations instead. If the combinations are public, declare them: (a, b) in [...]; or "
+        "declare all codes of the finest column, with a hierarchy, and the others as mappings of it. Nothing was "
+        "charged before this warning"
     )
 
 

@@ -165,6 +165,7 @@ class FitSummary:
         return [
             f"{self.n_counted:.0f} units, which have {self.n_rows:.0f} of the rows used, by the released counts",
             "errors are standard errors, in units and in percent of them: a unit counts 1, shared by its rows",
+            "weighting of rows: units; a sample of rows has fewer rows of large units than the rows used",
         ]
 
     def _ranges_in_words(self):

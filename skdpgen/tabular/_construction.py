@@ -103,6 +103,11 @@ class Construction:
         steps = [step for step in self.steps if not isinstance(step, Overwritten)]
         return frozenset(name for step in steps for name in step.outputs)
 
+    @property
+    def learned_combinations(self):
+        """Names of the columns of each constraint whose combinations are not declared."""
+        return [step.outputs for step in self.steps if isinstance(step, Merged) and step.values is None]
+
     def checks(self, released):
         """Conditions on rows of `released`, for `keep_constraints`: computed values outside the bounds of a column.
 

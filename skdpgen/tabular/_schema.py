@@ -184,7 +184,11 @@ class Schema:
 
     @property
     def incomplete(self) -> tuple:
-        """Names of the columns whose bounds or categories are still to be learned."""
+        """Names of the columns whose bounds or categories are still to be learned.
+
+        A schema does not know which column is the `unit` of a fit: if it lists this column, it is here too, although
+        the fit does not learn it. `Identifier` columns are complete.
+        """
         return tuple(column.name for column in self.columns if not column.complete)
 
     @property

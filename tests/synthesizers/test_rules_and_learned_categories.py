@@ -1,12 +1,15 @@
 """Rules on columns of learned categories: what they set, and what others leave, is settled before the charge."""
 
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import skdpgen
 from skdpgen import PrivacyAccountant
-from skdpgen.exceptions import SchemaError
+from skdpgen.exceptions import SchemaError, UtilityWarning
 from skdpgen.synthesizers import MomentSynthesizer
 from skdpgen.tabular import Boolean, Categorical, Numeric, Schema
 
@@ -100,3 +103,23 @@ def test_a_difference_may_start_from_a_column_of_combinations(schema, tmp_path):
     drawn = skdpgen.load(tmp_path / "model.safetensors").sample(300, random_state=1)
     assert (drawn["b"] >= drawn["a"] + 1).all()
     assert ((drawn["a"] < 5) == (drawn["k"] == "x")).all()
+
+
+def test_learned_combinations_say_before_the_charge_how_many_rows_they_need():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"town": rng.integers(0, 60, 600)})
+    frame = frame.assign(region=(frame["town"] // 10).map(str), town=frame["town"].map(str))
+    schema = Schema([Categorical("town"), Categorical("region")], ["combinations(region, town)"])
+    ledger = PrivacyAccountant(0.02)
+    said = "combinations of 'region', 'town' are learned: those of fewer than [0-9]+ rows are usually lost"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UtilityWarning)
+        with pytest.raises(UtilityWarning, match=said):
+            MomentSynthesizer(0.02, schema=schema, accountant=ledger).fit(frame)
+    assert not ledger.charges
+    towns = ", ".join(f"('{k // 10}', '{k}')" for k in range(60))
+    declared = replace(schema, constraints=[f"(region, town) in [{towns}]"])
+    with warnings.catch_warnings(record=True) as warned:
+        MomentSynthesizer(0.02, schema=declared, accountant=ledger).fit(frame)
+    assert not any("combinations" in str(one.message) for one in warned)
+    assert ledger.charges

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 
@@ -19,6 +20,7 @@ from skdpgen.exceptions import InvalidInputError, UtilityWarning
 from skdpgen.generators.units import RowsOfUnits, UnitModel, UnitSampler, _Points
 from skdpgen.mechanisms import likeness, unit_pairs
 from skdpgen.tabular import Categorical, Numeric
+from skdpgen.tabular._constraints import read_constraint
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 
@@ -222,6 +224,19 @@ def test_copies_of_columns_that_depend_on_each_other_are_found_together():
     np.testing.assert_allclose(equal.mean(axis=0), _alike(_visits()), atol=0.025)
     assert copied.mean(axis=0)[1] < 0.25 < copied.mean(axis=0)[0]
     assert copied.mean(axis=0)[2] < 0.05
+
+
+def test_hidden_rows_satisfy_the_constraints():
+    """Of a row that is copied always, no other draw of the rows can differ."""
+    model = _fitted().model_
+    units = dataclasses.replace(model.units, copied=(1.0, 1.0))
+    no_eyes = read_constraint("ward != 'eyes'", VISITS.names)
+    rows, of = UnitSampler(model, [no_eyes], units).sample(400, np.random.default_rng(0))
+    assert set(rows["ward"]) == {"ears", "heart"}
+    assert len(set(of)) == 400
+    assert (rows.groupby(of)["ward"].nunique() == 1).all()
+    sex = rows.groupby(of)["sex"].first()  # drawn by the tables of units, and not by which of them is easier
+    assert (sex == "f").mean() == pytest.approx(0.5, abs=0.12)
 
 
 def test_too_few_units_of_two_rows_leave_rows_independent_with_a_warning():

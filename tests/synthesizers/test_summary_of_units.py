@@ -36,6 +36,7 @@ def test_a_summary_counts_units_where_they_are_counted(estimator, tmp_path):
     text = repr(summary)
     assert "units, which have" in text
     assert "in units and in percent of them" in text
+    assert "weighting of rows: units; a sample of rows has fewer rows of large units than the rows used" in text
     assert f"units are usually lost, those of {summary.smallest_kept:.0f} or more almost never" in text
     synth.save(tmp_path / "m.safetensors")
     assert repr(skdpgen.load(tmp_path / "m.safetensors").summary_) == text

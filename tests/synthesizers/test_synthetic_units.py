@@ -349,6 +349,29 @@ def test_constraints_hold_in_every_row_and_unit():
         synth.sample(units=100)
 
 
+@pytest.mark.parametrize("shared", [None, ["ward"]])
+def test_units_that_no_row_fits_are_drawn_again_whole(shared):
+    """No row of a woman satisfies the constraint: her rows are drawn in vain."""
+    text = "sex == 'm' or ward == 'none' and cost > 1190"
+    schema = SCHEMA.replace(Categorical("ward", (*WARDS, "none"))).constrain(text)
+    unit = PrivacyUnit("person", K, columns=["sex", "age"], shared=shared)
+    synth = _fit(schema=schema, unit=unit, epsilon=1000.0)
+    drawn = synth.sample(units=300, random_state=0)
+    sizes = _assert_units(drawn, ["sex", "age"])
+    assert len(sizes) == 300
+    assert set(drawn["sex"]) == {"m"}
+    men = _visits(600).query("sex == 'm'").groupby("person").size()
+    assert sizes.mean() == pytest.approx(men.mean(), abs=0.3)
+    whole = synth.relax(text).sample(units=300, random_state=0)
+    assert set(whole["sex"]) == {"f", "m"}
+    with pytest.raises(ValueError, match="rows are not drawn again for 'age > 3'; they are for"):
+        synth.relax("age > 3")
+    synth.set_params(constraints=["ward == 'none' and cost > 1190 and night == True"])
+    with pytest.raises(ValueError, match="210 of 210 units that were drawn have rows that still violate") as error:
+        synth.sample(units=30)
+    assert "relax(...)" in str(error.value)
+
+
 def _stays(seed=0):
     """Persons with years of birth and of entry, a region with its town, and visits after the entry."""
     rng, n = np.random.default_rng(seed), 600
