@@ -528,26 +528,17 @@ MUTANTS = [
     (
         "empty batches skipped",
         [EMPTY_BATCHES],
-        (
-            PoissonLoader.__iter__,
-            (
-                "yield Batch(self, self._in_random_order($indices))",
-                "if len($indices):\n    yield Batch(self, self._in_random_order($indices))",
-            ),
-        ),
+        (PoissonLoader.__iter__, ("yield Batch(self, $order)", "if len($order):\n    yield Batch(self, $order)")),
     ),
     (
         "records in the order of the table",
         [RANDOM_ORDER],
-        (
-            PoissonLoader._in_random_order,
-            ("np.random.Generator(np.random.PCG64($key)).permutation($indices)", "$indices"),
-        ),
+        (PoissonLoader.__iter__, ("$indices[self._rng.permutation(len($indices))]", "$indices")),
     ),
     (
         "one order for all steps",
         [RANDOM_ORDER],
-        (PoissonLoader._in_random_order, ("self._rng.integers(1 << 62, 2).tolist()", "[1, 2]")),
+        (NoiseGenerator.permutation, ("self.integers(1 << 62, 2).tolist()", "[1, 2]")),
     ),
     (
         "batches whose last rows are left over",

@@ -26,6 +26,8 @@ _DIFFERENT = "fits of neighbouring data sets made different releases: give `stat
 class _Silent(NoiseGenerator):
     """Noise of standard deviation 0, in a fit that is planned with noise; other draws have a known seed."""
 
+    keeps_order = True  # a row more must not change the draws of the others
+
     def __init__(self):
         super().__init__("seeded", seed=0)
 
@@ -66,7 +68,7 @@ def _drawn_before(out, log):
 class _Repeated(NoiseGenerator):
     """What another fit has drawn, in its order; of a row more, its own draws. Never private."""
 
-    private = False
+    private, keeps_order = False, True
 
     def __init__(self, kind, logs):
         super().__init__(kind)
@@ -119,6 +121,7 @@ class _Recorded:
             raise ValueError("the fit asks for more generators of noise than an audit can follow: give statistic")
         rng, log = self._made[len(self.drawn)], ([], [], [], [])
         self.drawn.append(log)
+        rng.keeps_order = True
         for name, kept in zip(_DRAWS, log):
             setattr(rng, name, self._recording(getattr(rng, name), kept))
         return rng

@@ -155,15 +155,7 @@ class PoissonLoader:
     def __iter__(self) -> Iterator[Batch]:
         plan = self.plan
         for indices in poisson_batches(self._n_sampled, plan.sampling_rate, plan.steps, self._rng):
-            yield Batch(self, self._in_random_order(indices))
-
-    def _in_random_order(self, indices):
-        """What is sampled for a step, in an order of which all are equally likely.
-
-        The key of the order is secret, and as long for all data sets: what is drawn after it does not depend on them.
-        """
-        key = self._rng.integers(1 << 62, 2).tolist()
-        return np.random.Generator(np.random.PCG64(key)).permutation(indices)
+            yield Batch(self, indices[self._rng.permutation(len(indices))])
 
     def example(self) -> Chunk:
         """Return a chunk of zeros with the shapes and dtypes of training: it reveals nothing about the values."""

@@ -35,6 +35,8 @@ class _AlikeNoise(NoiseGenerator):
     choices of all records are equal, so that rows may change places.
     """
 
+    keeps_order = True
+
     def __init__(self, place, aligned, level):
         super().__init__("seeded", seed=place)
         self._place, self._calls, self.takes_all, self._level = place, {}, aligned, level

@@ -89,6 +89,9 @@ class NoiseGenerator:
         The source of bits and the method, for the privacy card.
     unit : BoundedUnit or None
         Who the fit protects for which the noise is drawn; None: one row.
+    keeps_order : bool
+        Whether `permutation` leaves the order as it is: in audits, and in checks of dummy rows, that compare two fits
+        draw by draw.
 
     Notes
     -----
@@ -96,6 +99,8 @@ class NoiseGenerator:
     so copies raise TypeError and a draw in a forked child raises RuntimeError.
     Normals are Box and Muller's, in double precision, from 64-bit uniforms: the largest is sqrt(2 * 64 * log 2) = 9.4.
     """
+
+    keeps_order = False
 
     def __init__(self, kind="secure", *, seed=None, chunk=_CHUNK):
         if kind not in _DESCRIPTIONS:
@@ -141,6 +146,15 @@ class NoiseGenerator:
         while (rejected := np.flatnonzero(words > last)).size:
             words[rejected] = self._words(rejected.size)
         return _shaped((words % np.uint64(high)).astype(np.int64), size)
+
+    def permutation(self, n):
+        """Return 0 .. n - 1 in an order of which all are equally likely; in their order if `keeps_order`.
+
+        The key of the order is as long for every `n`: what is drawn after it does not depend on `n`.
+        """
+        if self.keeps_order:
+            return np.arange(n)
+        return np.random.Generator(np.random.PCG64(self.integers(1 << 62, 2).tolist())).permutation(n)
 
     def standard_normal(self, size=None):
         """Return float64 standard normals; a float when `size` is None."""

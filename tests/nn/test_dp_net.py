@@ -169,7 +169,7 @@ def test_without_noise_training_equals_plain_training(X, optimizer, module):
     for _ in range(5):
         steps.zero_grad()
         total = 0
-        order = np.random.Generator(np.random.PCG64(rng.integers(1 << 62, 2).tolist())).permutation(60)
+        order = rng.permutation(60)
         for i in range(0, 60, 25):
             part = torch.from_numpy(X[order[i : i + 25]])
             if module is Sampled:
