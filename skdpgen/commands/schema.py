@@ -51,8 +51,8 @@ def add(command):
     add_repeated(
         command,
         "--hierarchy COLUMN=N,M",
-        "codes whose first N, and first M, characters are groups, as in ICD-10: groups are learned where single codes "
-        "are too rare",
+        "codes whose first N, and first M, characters are groups, as in ICD-10: where a code is too rare to be "
+        "learned, its first characters are",
     )
     add_repeated(
         command,

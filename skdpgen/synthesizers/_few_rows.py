@@ -8,6 +8,7 @@ from pandas.api import types as pdt
 from ..data.table_plan import TableSize, plan_bins, prefers_scores
 from ..tabular import Categorical
 from ..tabular._columns import parse_dtype
+from ..tabular._schema_cells import SelectedCounts
 from ..utils.callers import warn_user
 from ..utils.printing import listed
 from ._count_errors import kept_sizes, weighs_units
@@ -90,8 +91,8 @@ def point_out_learned_classes(rows, plan):
 def _learned_sizes(rows, plan):
     """Rows of learned categories that are lost and kept; None where none are learned."""
     open_ = rows.schema.incomplete
-    n_categorical = sum(isinstance(rows.schema[name], Categorical) for name in open_)
-    return kept_sizes(len(open_), n_categorical, plan.noise_multipliers, plan.extra_delta, plan.relation)
+    selected = SelectedCounts.of(rows.schema[name] for name in open_)
+    return kept_sizes(len(open_), selected, plan.noise_multipliers, plan.extra_delta, plan.relation)
 
 
 def _hides_relations(rows, n_rows, noise_multiplier):
