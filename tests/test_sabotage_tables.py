@@ -300,8 +300,8 @@ MUTANTS = [
         (
             learning._kept_categories,
             (
-                "_mask_of_categories($1, $2, $sd / $weight, $4, $5, $6, $7)",
-                "_mask_of_categories($1, $2, $sd, $4, $5, $6, $7)",
+                "_mask_of_categories($counts, $all, $sd / $weight, $rest)",
+                "_mask_of_categories($counts, $all, $sd, $rest)",
             ),
         ),
     ),
