@@ -184,6 +184,53 @@ def test_a_hierarchy_that_is_none_is_refused(keyed, capsys, given, said):
     assert said in refused(capsys, "schema", "keyed.csv", "--categorical", "ill", "--hierarchy", given)
 
 
+def test_all_codes_of_a_column_are_declared_by_a_public_list(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"town": rng.choice([11, 25, 301], 200), "code": rng.choice(["I10", "K29"], 200)})
+    frame["age"] = rng.integers(18, 80, 200)
+    frame.assign(empty=1).to_csv("in.csv", index=False)
+    Path("towns.csv").write_text('\ufefftown,name\n11,North\n25,"South, lower"\n\n301,East\n999,none yet\n', "utf-8")
+    Path("a=b.csv").write_text("K29\nI10\nI21\n")
+    given = ["--categories", "town=towns.csv", "--categories", "code=a=b.csv", "--hierarchy", "code=1"]
+    assert main(["schema", "in.csv", *given, "--output", "s.json"]) == 0
+    schema = Schema.load("s.json")
+    assert schema["town"].categories == (11, 25, 301, 999)
+    assert (schema["code"].categories, schema["code"].hierarchy) == (("K29", "I10", "I21"), 1)
+    said = capsys.readouterr().err
+    assert "town: 4 categories, from 11 to 999, as towns.csv lists them" in said
+    again = next(line for line in said.splitlines() if "all of these suggestions" in line).partition("command")[2]
+    options = shlex.split(again.partition("wrong: skdpgen ")[2])
+    assert options[:2] == ["schema", "in.csv"]
+    assert main(options) == 0
+    assert Schema.load("s.json")["town"] == schema["town"]
+    command = "synthesize in.csv --schema s.json --model moment --epsilon 8 --drop empty --output out.csv"
+    assert main(command.split()) == 0
+    assert set(pd.read_csv("out.csv")["town"]) <= {11, 25, 301, 999}
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "said"),
+    [
+        ("ill=list.csv", "0\n1\n0\n", "0 is in line 1 and in line 3: list each code once"),
+        ("ill=list.csv", "ill,what\n", "the file has no code"),
+        (
+            "ill=list.csv",
+            "code\n0\n1\n",
+            "line 1 has 'code', and the column has whole numbers; a header must be the name",
+        ),
+        ("ill=list.csv", "0\n1.5\n", "line 2 has '1.5', and the column has whole numbers"),
+        ("ill=list.csv", None, "No such file"),
+        ("sick=list.csv", "0\n1\n", "with a column of the file (age, ill, visit_id)"),
+        ("ill", "0\n1\n", "--categories must be COLUMN=LIST.csv"),
+    ],
+)
+def test_a_list_that_declares_no_codes_is_refused(keyed, capsys, given, text, said):
+    if text is not None:
+        Path("list.csv").write_text(text)
+    assert said in refused(capsys, "schema", "keyed.csv", "--categories", given)
+
+
 def test_schema_points_to_codes_whose_first_characters_may_be_groups(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rng, n = np.random.default_rng(0), 5000

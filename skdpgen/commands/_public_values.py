@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from dataclasses import replace
 
 from ..exceptions import PrivacyLeakWarning, SchemaError
@@ -30,6 +32,38 @@ def declare_public(schema, frame, names):
             PrivacyLeakWarning,
         )
     return schema.replace(*columns)
+
+
+def listed_codes(path, name, separator, *, whole):
+    """Read the codes of a column from a public file: the first field of each line, in the order of the file.
+
+    A first line whose first field is the name of the column is a header; empty lines are left out.
+
+    `separator`: of the fields. `whole`: whether the column has whole numbers; else it has text.
+    """
+    where = f"--categories {name}={path}"
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            lines = [(reader.line_num, row[0].strip()) for reader in [csv.reader(file, delimiter=separator)]
+                     for row in reader if row and row[0].strip()]  # fmt: skip
+    except OSError as error:
+        raise ValueError(f"{where}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise ValueError(f"{where}: the file is no text in UTF-8 with one code in each line") from None
+    if lines and lines[0][1] == str(name):
+        lines = lines[1:]
+    if not lines:
+        raise ValueError(f"{where}: the file has no code")
+    places = {}
+    for line, text in lines:
+        if whole and not re.fullmatch(r"[+-]?\d{1,18}", text):
+            header = f"; a header must be the name of the column, {name}" if (line, text) == lines[0] else ""
+            raise ValueError(f"{where}: line {line} has {text!r}, and the column has whole numbers{header}")
+        code = int(text) if whole else text
+        if code in places:
+            raise ValueError(f"{where}: {code!r} is in line {places[code]} and in line {line}: list each code once")
+        places[code] = line
+    return tuple(places)
 
 
 def _complete(column, values):

@@ -56,6 +56,12 @@ def add(command):
     )
     add_repeated(
         command,
+        "--categories COLUMN=LIST.csv",
+        "declare all codes of this column: the first field of each line of a public file (not of your rows), such as a "
+        "list of municipalities; a first line with the name of the column is a header",
+    )
+    add_repeated(
+        command,
         "--bounds COLUMN=LOW..HIGH",
         "public bounds of a column of numbers or dates, such as age=0..120",
     )
@@ -125,11 +131,11 @@ def run(arguments):
 
 def _refusal(arguments, notation, left_out):
     """What refuses columns in another notation, but those that are declared as categories or keys."""
-    if not (arguments.categorical or arguments.id or arguments.number_in_unit):
+    if not (arguments.categorical or arguments.id or arguments.number_in_unit or arguments.categories):
         return functools.partial(refuse_notations, ())
     names = [name for name in columns_of(arguments.input, notation) if name not in left_out]
     settled = [*_patterns(arguments.id, names), *names_of(arguments.categorical, names, "--categorical")]
-    settled += names_of(arguments.number_in_unit, names, "--number-in-unit")
+    settled += [*names_of(arguments.number_in_unit, names, "--number-in-unit"), *_lists(arguments.categories, names)]
     return functools.partial(refuse_notations, settled)
 
 
@@ -198,8 +204,8 @@ def _say_in_one_command(arguments, found, units, hierarchies, *, empty_first):
     for option, names in given.items():
         text += options(**{option: [*getattr(arguments, option), *([_comma(names)] if names else [])]})
     asked = {option: [one for one in getattr(arguments, option) if one.partition("=")[0] not in taken] for option in
-             ("hierarchy", "bounds")}  # fmt: skip
-    text += options(hierarchy=[*asked["hierarchy"], *groups], bounds=asked["bounds"])
+             ("hierarchy", "categories", "bounds")}  # fmt: skip
+    text += options(hierarchy=[*asked["hierarchy"], *groups], categories=asked["categories"], bounds=asked["bounds"])
     text += " --no-questions" * arguments.no_questions + options(output=arguments.output)
     say(
         "all of these suggestions in one command, from which you can take out what is wrong: skdpgen schema "
@@ -264,16 +270,53 @@ def _settled(arguments, frame, notation):
         if not is_float_dtype(frame[arguments.target].dtype):  # as `is_numeric_target` has it
             codes.append(arguments.target)
     numbers = names_of(arguments.number_in_unit, names, "--number-in-unit")
-    named = {"--id": keys, "--number-in-unit": numbers, "--categorical or --target": codes}
+    lists = _lists(arguments.categories, names)
+    codes = list(dict.fromkeys([*codes, *lists]))
+    named = {"--id": keys, "--number-in-unit": numbers, "--categorical, --categories or --target": codes}
     for one, other in itertools.combinations(named, 2):
         if twice := [name for name in named[one] if name in named[other]]:
             raise ValueError(f"{twice[0]!r} is named by {one} and by {other}: give one of them")
     schema = Schema.from_kinds(frame.drop(columns=[*keys, *numbers]), categorical=codes)
+    schema = schema.replace(*_with_categories(schema, frame, lists, notation))
     schema = schema.replace(*_with_hierarchies(schema, arguments.hierarchy))
     schema = schema.replace(*_with_bounds(schema, arguments.bounds, declared_notation(notation)))
     made = {name: identifier_of(name, frame[name].dtype, patterns[name]) for name in keys}
     made |= {name: replace(identifier_of(name, frame[name].dtype), within_unit=True) for name in numbers}
     return Schema(made[name] if name in made else schema[name] for name in names)
+
+
+def _lists(texts, known):
+    """Return the columns that ``--categories`` names, and the files of their codes."""
+    found = {}
+    for text in texts:
+        # a name, and a path, may contain "="
+        places = [at for at, mark in enumerate(text) if mark == "=" and text[:at] in known]
+        if not places or not text[places[0] + 1 :]:
+            raise ValueError(
+                f"--categories must be COLUMN=LIST.csv, with a column of the file ({', '.join(known)}); got {text}"
+            )
+        name, path = text[: places[0]], text[places[0] + 1 :]
+        if name in found:
+            raise ValueError(f"--categories names {name!r} twice: give one list")
+        found[name] = path
+    return found
+
+
+def _with_categories(schema, frame, lists, notation):
+    """Return the columns to which ``--categories`` gives all their codes, from public files."""
+    from pandas.api.types import is_integer_dtype, is_string_dtype
+
+    from ._public_values import listed_codes
+
+    changed = []
+    for name, path in lists.items():
+        whole = is_integer_dtype(frame[name].dtype)
+        if not whole and not is_string_dtype(frame[name].dtype):
+            raise ValueError(f"--categories: {name!r} is no column of text or whole numbers")
+        values = listed_codes(path, name, notation.separator or ",", whole=whole)
+        changed.append(replace(schema[name], categories=values))
+        say(f"{name}: {len(values)} categories, from {values[0]} to {values[-1]}, as {path} lists them")
+    return changed
 
 
 def _with_hierarchies(schema, texts):
