@@ -464,7 +464,11 @@ class Categorical:
         if self.categories is None or self.other is not None:
             _fail(self, "ordered=True takes declared categories, in their order, and no other")
         if self.dtype not in (None, "category"):
-            _fail(self, f"ordered=True contradicts dtype {self.dtype!r}: the column that comes back is categorical")
+            _fail(
+                self,
+                f"ordered=True contradicts dtype {self.dtype!r}: the column that comes back is categorical. Leave out "
+                'dtype, or give dtype="category"',
+            )
         object.__setattr__(self, "dtype", "category")
 
     def _checked_hierarchy(self):
