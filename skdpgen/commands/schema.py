@@ -158,7 +158,7 @@ def _new_file(path, terminal, source):
 
 def _say_what_to_do(arguments, schema, frame, notation, limits):
     """Say what to check and what the rows suggest; return the columns of persons that may have several rows."""
-    from ..tabular import Identifier, Numeric
+    from ..tabular import Categorical, Identifier, Numeric
     from ._hints import code_systems, likely_units, two_numbers
 
     say(
@@ -176,7 +176,8 @@ def _say_what_to_do(arguments, schema, frame, notation, limits):
     settled = [name for name in modelled.columns if getattr(schema[name], "hierarchy", None) is not None]
     hierarchies = code_systems(modelled.drop(columns=[*settled, *units, *two_numbers(modelled)]))
     numbers = [name for name in modelled.columns if isinstance(schema[name], Numeric) and schema[name].bounds is None]
-    for option, names in _point_out_columns(modelled, numbers, units, hierarchies).items():
+    codes = [name for name in modelled.columns if isinstance(schema[name], Categorical)] + found["categorical"]
+    for option, names in _point_out_columns(modelled, numbers, codes, units, hierarchies).items():
         found[option] += names
     _say_in_one_command(arguments, found, units, hierarchies, empty_first=fills is not None)
     if schema.notation is not None:
@@ -197,7 +198,8 @@ def _say_in_one_command(arguments, found, units, hierarchies, *, empty_first):
     for option, names in found.items():
         given[option] = [name for name in dict.fromkeys(names) if name not in taken and name != arguments.target]
         taken += given[option]
-    groups = [f"{name}={_comma(lengths)}" for name, lengths in hierarchies.items() if name not in taken]
+    without = [name for name in taken if name not in given["categorical"]]
+    groups = [f"{name}={_comma(lengths)}" for name, lengths in hierarchies.items() if name not in without]
     if not (any(given.values()) or groups or empty_first):
         return
     text = options(public=arguments.public, target=arguments.target)
@@ -420,7 +422,7 @@ def _point_out_values(frame, units):
 
     Returns: the columns that number the rows of a person.
     """
-    from ._hints import UNIT_HINT, codes_of_missing_values, row_numbers
+    from ._hints import UNIT_HINT, codes_of_missing_values, constant_within, row_numbers
 
     likely = f". Likely columns, by their names and repeated values: {', '.join(units)}" if units else ""
     unit = shlex.quote(units[0]) if units else "COLUMN"
@@ -429,6 +431,12 @@ def _point_out_values(frame, units):
         say(
             f"numbers of the rows of one {units[0]}, from 1: {', '.join(numbers)}. If the rows of synthetic "
             f"persons are to be numbered in the same way: --number-in-unit {shlex.quote(','.join(numbers))}"
+        )
+    if alike := constant_within(frame, units[0]) if units else []:
+        say(
+            f"one value in all rows of each {units[0]}: {_comma(alike)}. If it is public that these are constant "
+            f"within a unit, keep it in synthetic units: skdpgen synthesize --unit {unit} --unit-columns "
+            f"{shlex.quote(_comma(alike))}"
         )
     if marked := [name for name in frame.columns if codes_of_missing_values(frame[name])]:
         say(
@@ -483,11 +491,12 @@ def _fills_empty_fields(arguments, notation, frame):
     )
 
 
-def _point_out_columns(frame, numbers, units, hierarchies):
+def _point_out_columns(frame, numbers, codes, units, hierarchies):
     """Say which columns tell nothing, or follow from others: for the data holder alone.
 
     `numbers`: columns that are taken for quantities, without bounds.
-    `hierarchies`: of `code_systems`.
+    `codes`: columns that are categories, also by their names.
+    `hierarchies`: of `code_systems`; those of whole numbers that may be codes are added.
     Returns: the columns to leave out, to make keys and to make categories, a dict by option.
     """
     from ._hints import (
@@ -499,6 +508,7 @@ def _point_out_columns(frame, numbers, units, hierarchies):
         lacking_times,
         likely_keys,
         nested,
+        short_codes,
         two_numbers,
     )
 
@@ -531,10 +541,17 @@ def _point_out_columns(frame, numbers, units, hierarchies):
             f"whole numbers no two of which are equal: {_comma(names)}. Only if these are keys, and no quantities: "
             f"--id {shlex.quote(_comma(names))}"
         )
-    if codes := [name for name in codes_of_one_length(frame[numbers]) if name not in units]:
+    if long := [name for name in codes_of_one_length(frame[numbers]) if name not in units]:
         said.append(
-            f"whole numbers that all have the same number of digits, and few different ones: {_comma(codes)}. If these "
-            f"are codes, whose order means nothing: --categorical {shlex.quote(_comma(codes))}"
+            f"whole numbers that all have the same number of digits, and few different ones: {_comma(long)}. If these "
+            f"are codes, whose order means nothing: --categorical {shlex.quote(_comma(long))}"
+        )
+    if short := [name for name in short_codes(frame[numbers]) if name not in (*units, *keys, *codes)]:
+        groups = "".join(f" --hierarchy {shlex.quote(f'{name}=1')}" for name in short)
+        said.append(
+            f"whole numbers of three or four digits with many gaps, and few different ones: {_comma(short)}. If these "
+            "are codes, as of occupations, whose first digits are groups: --categorical "
+            f"{shlex.quote(_comma(short))}{groups}"
         )
     pairs = copies(frame)
     left_out = left_out + [name for _, name in pairs]
@@ -544,7 +561,7 @@ def _point_out_columns(frame, numbers, units, hierarchies):
             f"equal to another column in all rows: {'; '.join(f'{two} to {one}' for one, two in pairs)}. The fit does "
             f"not know that, and synthetic rows would differ in them: leave them out, --drop {names}"
         )
-    if found := nested(frame.drop(columns=[name for _, name in pairs])):
+    if found := nested(frame.drop(columns=[name for _, name in pairs]), {*codes, *long, *short}):
         options = " ".join(f"--constraint {shlex.quote(_determines(fine, rest))}" for fine, rest in found.items())
         follow = "; ".join(f"{_comma(rest)} from {fine}" for fine, rest in found.items())
         said.append(
@@ -573,7 +590,8 @@ def _point_out_columns(frame, numbers, units, hierarchies):
         )
     for text in said:
         say(text)
-    return {"id": keys, "categorical": codes, "drop": left_out}
+    hierarchies.update({name: [1] for name in short})
+    return {"id": keys, "categorical": [*long, *short], "drop": left_out}
 
 
 def _comma(names):
