@@ -87,7 +87,7 @@ def test_a_plan_of_the_columns_that_a_fit_reads_is_that_of_the_fit(tmp_path, cap
         assert main(["budget", "--schema", *given]) == 0
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1] != shown[2]
-    assert "no column 'who'" in refused(capsys, "budget", "--schema", "s.json", "--drop", "who")
+    assert "no column 'who'; the schema has " in refused(capsys, "budget", "--schema", "s.json", "--drop", "who")
     assert "names the target" in refused(capsys, "budget", "t.csv", "--drop", "age", "--target", "age")
     assert "needs --schema" in refused(capsys, "budget", "t.csv", "--only-schema-columns")
     assert "leave them out with --columns" in refused(capsys, "budget", "--columns", "3", "--drop", "a")

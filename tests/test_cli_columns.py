@@ -23,6 +23,7 @@ from skdpgen.commands._hints import (
     distinct_numbers,
     lacking_times,
     likely_keys,
+    short_codes,
     two_numbers,
 )
 from skdpgen.tabular import Categorical, Identifier, Numeric
@@ -184,6 +185,53 @@ def test_a_hierarchy_that_is_none_is_refused(keyed, capsys, given, said):
     assert said in refused(capsys, "schema", "keyed.csv", "--categorical", "ill", "--hierarchy", given)
 
 
+def test_all_codes_of_a_column_are_declared_by_a_public_list(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"town": rng.choice([11, 25, 301], 200), "code": rng.choice(["I10", "K29"], 200)})
+    frame["age"] = rng.integers(18, 80, 200)
+    frame.assign(empty=1).to_csv("in.csv", index=False)
+    Path("towns.csv").write_text('\ufefftown,name\n11,North\n25,"South, lower"\n\n301,East\n999,none yet\n', "utf-8")
+    Path("a=b.csv").write_text("K29\nI10\nI21\n")
+    given = ["--categories", "town=towns.csv", "--categories", "code=a=b.csv", "--hierarchy", "code=1"]
+    assert main(["schema", "in.csv", *given, "--output", "s.json"]) == 0
+    schema = Schema.load("s.json")
+    assert schema["town"].categories == (11, 25, 301, 999)
+    assert (schema["code"].categories, schema["code"].hierarchy) == (("K29", "I10", "I21"), 1)
+    said = capsys.readouterr().err
+    assert "town: 4 categories, from 11 to 999, as towns.csv lists them" in said
+    again = next(line for line in said.splitlines() if "all of these suggestions" in line).partition("command")[2]
+    options = shlex.split(again.partition("wrong: skdpgen ")[2])
+    assert options[:2] == ["schema", "in.csv"]
+    assert main(options) == 0
+    assert Schema.load("s.json")["town"] == schema["town"]
+    command = "synthesize in.csv --schema s.json --model moment --epsilon 8 --drop empty --output out.csv"
+    assert main(command.split()) == 0
+    assert set(pd.read_csv("out.csv")["town"]) <= {11, 25, 301, 999}
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "said"),
+    [
+        ("ill=list.csv", "0\n1\n0\n", "0 is in line 1 and in line 3: list each code once"),
+        ("ill=list.csv", "ill,what\n", "the file has no code"),
+        (
+            "ill=list.csv",
+            "code\n0\n1\n",
+            "line 1 has 'code', and the column has whole numbers; a header must be the name",
+        ),
+        ("ill=list.csv", "0\n1.5\n", "line 2 has '1.5', and the column has whole numbers"),
+        ("ill=list.csv", None, "No such file"),
+        ("sick=list.csv", "0\n1\n", "with a column of the file (age, ill, visit_id)"),
+        ("ill", "0\n1\n", "--categories must be COLUMN=LIST.csv"),
+    ],
+)
+def test_a_list_that_declares_no_codes_is_refused(keyed, capsys, given, text, said):
+    if text is not None:
+        Path("list.csv").write_text(text)
+    assert said in refused(capsys, "schema", "keyed.csv", "--categories", given)
+
+
 def test_schema_points_to_codes_whose_first_characters_may_be_groups(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rng, n = np.random.default_rng(0), 5000
@@ -211,7 +259,7 @@ def test_schema_points_to_codes_whose_first_characters_may_be_groups(tmp_path, m
     assert Schema.load("s.json")["diagnosis"].hierarchy == (1, 3)
     assert main(["synthesize", "visits.csv", "--schema", "s.json", "--epsilon", "8", "--output", "out.csv"]) == 0
     drawn = set(pd.read_csv("out.csv", keep_default_na=False)["diagnosis"])
-    assert drawn <= {*diagnoses, "other", ""}
+    assert drawn <= {*diagnoses, *(code[:n] for code in diagnoses for n in (1, 3)), "other", ""}
     assert len(drawn) > 20
 
 
@@ -346,6 +394,48 @@ def test_schema_points_to_whole_numbers_that_are_keys_or_codes(tmp_path, monkeyp
     assert (
         likely_keys(missing.head(0)) == codes_of_one_length(missing.head(0)) == distinct_numbers(missing.head(0)) == []
     )
+
+
+def test_schema_points_to_short_codes_and_not_to_years_measurements_or_amounts():
+    rng, n = np.random.default_rng(0), 8000
+    occupations = [1112, 1120, 1211, 2110, 2120, 2211, 2310, 2330, 2511, 3112, 3221, 3313, 4110, 4311, 5111, 5120, 5223]
+    occupations += [7111, 7115, 7231, 8322, 9111, 9112, 9211, 9329, 9412]
+    frame = pd.DataFrame({"occupation": rng.choice(occupations, n), "year": rng.choice(np.arange(1921, 2024), n)})
+    frame["height"], frame["pressure"] = (
+        rng.integers(140, 200, n),
+        np.clip(rng.normal(125, 15, n), 100, 220).astype(int),
+    )
+    frame["rent"], frame["price"] = rng.integers(10, 99, n) * 100, rng.integers(10, 99, n) * 100 + 99
+    frame["wage"], frame["fee"] = rng.integers(1000, 9999, n), rng.choice([105, 250, 395, 405, 520, 830] * 9, n)
+    frame["wave"], frame["ward"] = rng.choice([101, 203, 305], n), rng.choice(np.arange(100, 140), n)
+    codes = frame.astype("Int64").mask(rng.random((n, frame.shape[1])) < 0.2)
+    assert short_codes(frame) == short_codes(codes) == ["occupation"]
+    assert short_codes(frame.head(100)) == []
+
+
+def test_schema_points_to_nested_numbers_short_codes_and_columns_of_persons(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng, n = np.random.default_rng(0), 3000
+    home = rng.integers(0, 60, n)
+    frame = pd.DataFrame(
+        {"hh_id": np.arange(n), "town": 1_000 + 37 * home, "district": home // 6, "region": home // 30}
+    )
+    frame = frame.loc[np.repeat(np.arange(n), 2)].reset_index(drop=True)
+    frame["occupation"], frame["age"] = rng.choice(np.arange(1011, 9900, 237), 2 * n), rng.integers(18, 80, 2 * n)
+    frame.to_csv("survey.csv", index=False)
+    given = ["--categorical", "town,district,region"]
+    assert main(["schema", "survey.csv", *given, "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "as a region from a district: district,region from town. " in said
+    assert "--constraint 'determines(town, district, region)'" in said
+    alike = "one value in all rows of each hh_id: town,district,region. If it is public"
+    assert alike in said
+    assert "--unit hh_id --unit-columns town,district,region" in said
+    assert "with many gaps, and few different ones: occupation. If these are codes" in said
+    command = re.search("all of these suggestions in one command, .*: skdpgen (schema .*)", said)[1]
+    assert "--categorical town,district,region --categorical occupation --hierarchy occupation=1" in command
+    assert main(shlex.split(command)) == 0
+    assert Schema.load("s.json")["occupation"].hierarchy == 1
 
 
 def test_schema_says_to_split_two_numbers_in_one_text(tmp_path, monkeypatch, capsys):

@@ -29,6 +29,7 @@ from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
 from skdpgen.synthesizers import _frame_model
 from skdpgen.synthesizers._frame_model import release_target_model, release_triples
 from skdpgen.tabular import _learning as learning
+from skdpgen.tabular import _schema_cells as schema_cells
 
 AR, RO = "add_or_remove_one", "replace_one"
 CHUNKS = {r: Claim(sources.test_tables_of_chunks_attain_their_sensitivity_and_never_exceed_it, r) for r in (AR, RO)}
@@ -272,6 +273,34 @@ MUTANTS = [
             (
                 "joint_histogram($rest)",
                 "__import__('dataclasses').replace(joint_histogram($rest), add_or_remove_one=1.0, replace_one=2**0.5)",
+            ),
+        ),
+    ),
+    (
+        "counts of first characters that are in no sensitivity",
+        [Claim(declared.test_first_characters_do_not_raise_the_sensitivity_of_counts_of_codes, r) for r in (AR, RO)],
+        (
+            schema_cells.schema_histogram,
+            (
+                "joint_histogram($rest)",
+                "__import__('dataclasses').replace(joint_histogram($rest), add_or_remove_one=1.64**0.5,"
+                " replace_one=3.28**0.5)",
+            ),
+        ),
+    ),
+    (
+        "the whole delta for the names of first characters",
+        [Claim(declared.test_names_of_one_row_pass_any_of_the_thresholds_with_probability_delta, 0.4)],
+        (learning._complete, ("$selected = SelectedCounts.of($rest).n", "$selected = 1")),
+    ),
+    (
+        "thresholds of first characters for the noise of weight 1",
+        [Claim(declared.test_names_of_one_row_pass_any_of_the_thresholds_with_probability_delta, 0.4)],
+        (
+            learning._kept_categories,
+            (
+                "_mask_of_categories($counts, $all, $sd / $weight, $rest)",
+                "_mask_of_categories($counts, $all, $sd, $rest)",
             ),
         ),
     ),

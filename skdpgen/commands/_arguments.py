@@ -80,14 +80,14 @@ def add_only_schema_columns(parser, otherwise):
     )
 
 
-def names_of(texts, known, option):
+def names_of(texts, known, option, where="the file"):
     """Return the column names in options such as ``--drop a,b``, each of which must be among `known`.
 
-    A text that is itself a column name is one name, even if it contains commas.
+    A text that is itself a column name is one name, even if it contains commas. `where`: what has the columns.
     """
     names = [name for text in texts for name in ([text] if text in known else text.split(","))]
     if unknown := [name for name in names if name not in known]:
-        raise ValueError(f"{option}: no column {unknown[0]!r}; the file has {', '.join(known)}")
+        raise ValueError(f"{option}: no column {unknown[0]!r}; {where} has {', '.join(known)}")
     return list(dict.fromkeys(names))
 
 
@@ -109,7 +109,7 @@ def columns_left_out(arguments, schema, notation):
     if schema is None and not arguments.drop and arguments.unit is None:
         return [], None
     names = list(schema) if arguments.input is None else columns_of(arguments.input, notation)
-    left_out = names_of(arguments.drop, names, "--drop")
+    left_out = names_of(arguments.drop, names, "--drop", "the schema" if arguments.input is None else "the file")
     if arguments.unit is not None:
         if arguments.unit not in names and arguments.input is not None:
             raise ValueError(f"--unit: no column {arguments.unit!r}; the file has {', '.join(names)}")

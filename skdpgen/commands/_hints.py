@@ -17,6 +17,8 @@ _FEWEST = 20
 _FREE_TEXT = 0.2
 # Digits from which whole numbers without gaps may count rows, those from which equal ones may be codes, and most codes.
 _DIGITS_OF_A_COUNTER, _DIGITS_OF_A_CODE, _MOST_CODES = 4, 5, 1000
+# Digits of short codes, and the largest share of the numbers of their range that are codes.
+_SHORT, _FILLED = (3, 4), 0.25
 # Two numbers in one text, the fewest different ones of each, and numbers that may be years.
 _TWO_NUMBERS, _FEWEST_NUMBERS, _YEAR = r"(\d+(?:[.,]\d+)?)\s?([/|;x*\u00d7])\s?(\d+(?:[.,]\d+)?)", 10, r"[12]\d{3}"
 # Share of the rows with different values from which a column may be one of keys, and the smallest of long numbers.
@@ -177,6 +179,50 @@ def codes_of_one_length(frame):
     return found
 
 
+def short_codes(frame):
+    """Return the columns of whole numbers of three or four digits that may be codes with groups of first digits.
+
+    These have gaps: far fewer values than their range has. Years and measurements have few gaps, and amounts mostly
+    end in the same digit, or in 0 and 5.
+    """
+    found = []
+    for name in frame.columns:
+        values = frame[name].dropna()
+        if len(values) < _FEWEST or not pdt.is_integer_dtype(values.dtype):
+            continue
+        if _digits(values) not in _SHORT or values.nunique() * _ROWS_OF_A_CODE > len(values):
+            continue
+        codes = np.unique(values.to_numpy(dtype=np.int64))
+        gaps = _FEWEST <= len(codes) <= _FILLED * (codes[-1] - codes[0] + 1)
+        last = np.bincount(codes % 10, minlength=10) / len(codes)
+        first = len(np.unique(codes // 10 ** (_digits(values) - 1)))
+        if gaps and last.max() <= 0.5 and last[[0, 5]].sum() <= 0.5 and 3 <= first <= len(codes) / _CODES_OF_A_GROUP:
+            found.append(name)
+    return found
+
+
+def constant_within(frame, unit):
+    """Return the columns that have one value in all rows of each unit, of units with several rows, and several values.
+
+    `frame`: private rows. `unit`: of the identifiers of the units.
+    """
+    codes = pd.factorize(frame[unit])[0]
+    several = np.bincount(codes + 1)[codes + 1] > 1
+    rows, codes = frame[several & (codes >= 0)], codes[several & (codes >= 0)]
+    found = []
+    if len(np.unique(codes)) < _FEWEST:
+        return found
+    for name in frame.columns.drop(unit):
+        try:
+            own, values = pd.factorize(rows[name])
+        except TypeError:  # lists, as Parquet files may have
+            continue
+        pairs = np.unique(np.stack([codes, own]), axis=1)
+        if len(values) > 1 and pairs.shape[1] == len(np.unique(codes)):
+            found.append(name)
+    return found
+
+
 def two_numbers(frame):
     """Return the columns of text whose values are two numbers with one mark between them, such as 120/80."""
     return [name for name in frame.columns if _is_text(frame[name].dtype) and are_two_numbers(frame[name].dropna())]
@@ -247,12 +293,13 @@ def copies(frame):
     return found
 
 
-def nested(frame):
+def nested(frame, codes=()):
     """Return columns of text that follow from another one, as regions follow from districts: a dict of lists by it.
 
-    Every column is named once: with the column of most values from which it follows.
+    Every column is named once: with the column of most values from which it follows. `codes`: columns of numbers that
+    are categories.
     """
-    texts = [name for name in frame.columns if _is_text(frame[name].dtype)]
+    texts = [name for name in frame.columns if name in codes or _is_text(frame[name].dtype)]
     coded = {name: pd.factorize(frame[name]) for name in texts}
     sizes = {name: len(values) for name, (_, values) in coded.items()}
     found, taken = {}, set()

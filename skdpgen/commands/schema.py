@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import itertools
 import re
@@ -51,8 +52,14 @@ def add(command):
     add_repeated(
         command,
         "--hierarchy COLUMN=N,M",
-        "codes whose first N, and first M, characters are groups, as in ICD-10: groups are learned where single codes "
-        "are too rare",
+        "codes whose first N, and first M, characters are groups, as in ICD-10: where a code is too rare to be "
+        "learned, its first characters are",
+    )
+    add_repeated(
+        command,
+        "--categories COLUMN=LIST.csv",
+        "declare all codes of this column: the first field of each line of a public file (not of your rows), such as a "
+        "list of municipalities; a first line with the name of the column is a header",
     )
     add_repeated(
         command,
@@ -124,11 +131,11 @@ def run(arguments):
 
 def _refusal(arguments, notation, left_out):
     """What refuses columns in another notation, but those that are declared as categories or keys."""
-    if not (arguments.categorical or arguments.id or arguments.number_in_unit):
+    if not (arguments.categorical or arguments.id or arguments.number_in_unit or arguments.categories):
         return functools.partial(refuse_notations, ())
     names = [name for name in columns_of(arguments.input, notation) if name not in left_out]
     settled = [*_patterns(arguments.id, names), *names_of(arguments.categorical, names, "--categorical")]
-    settled += names_of(arguments.number_in_unit, names, "--number-in-unit")
+    settled += [*names_of(arguments.number_in_unit, names, "--number-in-unit"), *_lists(arguments.categories, names)]
     return functools.partial(refuse_notations, settled)
 
 
@@ -151,7 +158,7 @@ def _new_file(path, terminal, source):
 
 def _say_what_to_do(arguments, schema, frame, notation, limits):
     """Say what to check and what the rows suggest; return the columns of persons that may have several rows."""
-    from ..tabular import Identifier, Numeric
+    from ..tabular import Categorical, Identifier, Numeric
     from ._hints import code_systems, likely_units, two_numbers
 
     say(
@@ -169,7 +176,8 @@ def _say_what_to_do(arguments, schema, frame, notation, limits):
     settled = [name for name in modelled.columns if getattr(schema[name], "hierarchy", None) is not None]
     hierarchies = code_systems(modelled.drop(columns=[*settled, *units, *two_numbers(modelled)]))
     numbers = [name for name in modelled.columns if isinstance(schema[name], Numeric) and schema[name].bounds is None]
-    for option, names in _point_out_columns(modelled, numbers, units, hierarchies).items():
+    codes = [name for name in modelled.columns if isinstance(schema[name], Categorical)] + found["categorical"]
+    for option, names in _point_out_columns(modelled, numbers, codes, units, hierarchies).items():
         found[option] += names
     _say_in_one_command(arguments, found, units, hierarchies, empty_first=fills is not None)
     if schema.notation is not None:
@@ -190,15 +198,16 @@ def _say_in_one_command(arguments, found, units, hierarchies, *, empty_first):
     for option, names in found.items():
         given[option] = [name for name in dict.fromkeys(names) if name not in taken and name != arguments.target]
         taken += given[option]
-    groups = [f"{name}={_comma(lengths)}" for name, lengths in hierarchies.items() if name not in taken]
+    without = [name for name in taken if name not in given["categorical"]]
+    groups = [f"{name}={_comma(lengths)}" for name, lengths in hierarchies.items() if name not in without]
     if not (any(given.values()) or groups or empty_first):
         return
     text = options(public=arguments.public, target=arguments.target)
     for option, names in given.items():
         text += options(**{option: [*getattr(arguments, option), *([_comma(names)] if names else [])]})
     asked = {option: [one for one in getattr(arguments, option) if one.partition("=")[0] not in taken] for option in
-             ("hierarchy", "bounds")}  # fmt: skip
-    text += options(hierarchy=[*asked["hierarchy"], *groups], bounds=asked["bounds"])
+             ("hierarchy", "categories", "bounds")}  # fmt: skip
+    text += options(hierarchy=[*asked["hierarchy"], *groups], categories=asked["categories"], bounds=asked["bounds"])
     text += " --no-questions" * arguments.no_questions + options(output=arguments.output)
     say(
         "all of these suggestions in one command, from which you can take out what is wrong: skdpgen schema "
@@ -263,16 +272,83 @@ def _settled(arguments, frame, notation):
         if not is_float_dtype(frame[arguments.target].dtype):  # as `is_numeric_target` has it
             codes.append(arguments.target)
     numbers = names_of(arguments.number_in_unit, names, "--number-in-unit")
-    named = {"--id": keys, "--number-in-unit": numbers, "--categorical or --target": codes}
+    lists = _lists(arguments.categories, names)
+    codes = list(dict.fromkeys([*codes, *lists]))
+    named = {"--id": keys, "--number-in-unit": numbers, "--categorical, --categories or --target": codes}
     for one, other in itertools.combinations(named, 2):
         if twice := [name for name in named[one] if name in named[other]]:
             raise ValueError(f"{twice[0]!r} is named by {one} and by {other}: give one of them")
     schema = Schema.from_kinds(frame.drop(columns=[*keys, *numbers]), categorical=codes)
+    schema = schema.replace(*_with_categories(schema, frame, lists, notation))
     schema = schema.replace(*_with_hierarchies(schema, arguments.hierarchy))
     schema = schema.replace(*_with_bounds(schema, arguments.bounds, declared_notation(notation)))
     made = {name: identifier_of(name, frame[name].dtype, patterns[name]) for name in keys}
     made |= {name: replace(identifier_of(name, frame[name].dtype), within_unit=True) for name in numbers}
     return Schema(made[name] if name in made else schema[name] for name in names)
+
+
+def _lists(texts, known):
+    """Return the columns that ``--categories`` names, and the files of their codes."""
+    found = {}
+    for text in texts:
+        # a name, and a path, may contain "="
+        places = [at for at, mark in enumerate(text) if mark == "=" and text[:at] in known]
+        if not places or not text[places[0] + 1 :]:
+            raise ValueError(
+                f"--categories must be COLUMN=LIST.csv, with a column of the file ({', '.join(known)}); got {text}"
+            )
+        name, path = text[: places[0]], text[places[0] + 1 :]
+        if name in found:
+            raise ValueError(f"--categories names {name!r} twice: give one list")
+        found[name] = path
+    return found
+
+
+def _with_categories(schema, frame, lists, notation):
+    """Return the columns to which ``--categories`` gives all their codes, from public files."""
+    from pandas.api.types import is_integer_dtype, is_string_dtype
+
+    changed = []
+    for name, path in lists.items():
+        whole = is_integer_dtype(frame[name].dtype)
+        if not whole and not is_string_dtype(frame[name].dtype):
+            raise ValueError(f"--categories: {name!r} is no column of text or whole numbers")
+        values = _listed_codes(path, name, notation.separator or ",", whole=whole)
+        changed.append(replace(schema[name], categories=values))
+        say(f"{name}: {len(values)} categories, from {values[0]} to {values[-1]}, as {path} lists them")
+    return changed
+
+
+def _listed_codes(path, name, separator, *, whole):
+    """Read the codes of a column from a public file: the first field of each line, in the order of the file.
+
+    A first line whose first field is the name of the column is a header; empty lines are left out.
+
+    `separator`: of the fields. `whole`: whether the column has whole numbers; else it has text.
+    """
+    where = f"--categories {name}={path}"
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=separator)
+            lines = [(reader.line_num, row[0].strip()) for row in reader if row and row[0].strip()]
+    except OSError as error:
+        raise ValueError(f"{where}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise ValueError(f"{where}: the file is no text in UTF-8 with one code in each line") from None
+    if lines and lines[0][1] == str(name):
+        lines = lines[1:]
+    if not lines:
+        raise ValueError(f"{where}: the file has no code")
+    places = {}
+    for line, text in lines:
+        if whole and not re.fullmatch(r"[+-]?\d{1,18}", text):
+            header = f"; a header must be the name of the column, {name}" if (line, text) == lines[0] else ""
+            raise ValueError(f"{where}: line {line} has {text!r}, and the column has whole numbers{header}")
+        code = int(text) if whole else text
+        if code in places:
+            raise ValueError(f"{where}: {code!r} is in line {places[code]} and in line {line}: list each code once")
+        places[code] = line
+    return tuple(places)
 
 
 def _with_hierarchies(schema, texts):
@@ -376,7 +452,7 @@ def _point_out_values(frame, units):
 
     Returns: the columns that number the rows of a person.
     """
-    from ._hints import UNIT_HINT, codes_of_missing_values, row_numbers
+    from ._hints import UNIT_HINT, codes_of_missing_values, constant_within, row_numbers
 
     likely = f". Likely columns, by their names and repeated values: {', '.join(units)}" if units else ""
     unit = shlex.quote(units[0]) if units else "COLUMN"
@@ -385,6 +461,12 @@ def _point_out_values(frame, units):
         say(
             f"numbers of the rows of one {units[0]}, from 1: {', '.join(numbers)}. If the rows of synthetic "
             f"persons are to be numbered in the same way: --number-in-unit {shlex.quote(','.join(numbers))}"
+        )
+    if alike := constant_within(frame, units[0]) if units else []:
+        say(
+            f"one value in all rows of each {units[0]}: {_comma(alike)}. If it is public that these are constant "
+            f"within a unit, keep it in synthetic units: skdpgen synthesize --unit {unit} --unit-columns "
+            f"{shlex.quote(_comma(alike))}"
         )
     if marked := [name for name in frame.columns if codes_of_missing_values(frame[name])]:
         say(
@@ -439,11 +521,12 @@ def _fills_empty_fields(arguments, notation, frame):
     )
 
 
-def _point_out_columns(frame, numbers, units, hierarchies):
+def _point_out_columns(frame, numbers, codes, units, hierarchies):
     """Say which columns tell nothing, or follow from others: for the data holder alone.
 
     `numbers`: columns that are taken for quantities, without bounds.
-    `hierarchies`: of `code_systems`.
+    `codes`: columns that are categories, also by their names.
+    `hierarchies`: of `code_systems`; those of whole numbers that may be codes are added.
     Returns: the columns to leave out, to make keys and to make categories, a dict by option.
     """
     from ._hints import (
@@ -453,6 +536,7 @@ def _point_out_columns(frame, numbers, units, hierarchies):
         distinct_numbers,
         free_texts,
         likely_keys,
+        short_codes,
         two_numbers,
     )
 
@@ -485,10 +569,17 @@ def _point_out_columns(frame, numbers, units, hierarchies):
             f"whole numbers no two of which are equal: {_comma(names)}. Only if these are keys, and no quantities: "
             f"--id {shlex.quote(_comma(names))}"
         )
-    if codes := [name for name in codes_of_one_length(frame[numbers]) if name not in units]:
+    if long := [name for name in codes_of_one_length(frame[numbers]) if name not in units]:
         said.append(
-            f"whole numbers that all have the same number of digits, and few different ones: {_comma(codes)}. If these "
-            f"are codes, whose order means nothing: --categorical {shlex.quote(_comma(codes))}"
+            f"whole numbers that all have the same number of digits, and few different ones: {_comma(long)}. If these "
+            f"are codes, whose order means nothing: --categorical {shlex.quote(_comma(long))}"
+        )
+    if short := [name for name in short_codes(frame[numbers]) if name not in (*units, *keys, *codes)]:
+        groups = "".join(f" --hierarchy {shlex.quote(f'{name}=1')}" for name in short)
+        said.append(
+            f"whole numbers of three or four digits with many gaps, and few different ones: {_comma(short)}. If these "
+            "are codes, as of occupations, whose first digits are groups: --categorical "
+            f"{shlex.quote(_comma(short))}{groups}"
         )
     pairs = copies(frame)
     left_out = left_out + [name for _, name in pairs]
@@ -498,17 +589,24 @@ def _point_out_columns(frame, numbers, units, hierarchies):
             f"equal to another column in all rows: {'; '.join(f'{two} to {one}' for one, two in pairs)}. The fit does "
             f"not know that, and synthetic rows would differ in them: leave them out, --drop {names}"
         )
-    for text in [*said, *_rules_to_declare(frame.drop(columns=[name for _, name in pairs]), hierarchies)]:
+    for text in [
+        *said,
+        *_rules_to_declare(frame.drop(columns=[name for _, name in pairs]), {*codes, *long, *short}, hierarchies),
+    ]:
         say(text)
-    return {"id": keys, "categorical": codes, "drop": left_out}
+    hierarchies.update({name: [1] for name in short})
+    return {"id": keys, "categorical": [*long, *short], "drop": left_out}
 
 
-def _rules_to_declare(frame, hierarchies):
-    """What rows show that a fit does not know, one text each: columns that follow, groups of codes, lacking times."""
+def _rules_to_declare(frame, codes, hierarchies):
+    """What rows show that a fit does not know, one text each: columns that follow, groups of codes, lacking times.
+
+    `codes`: columns of numbers that are categories.
+    """
     from ._hints import lacking_times, nested
 
     said = []
-    if found := nested(frame):
+    if found := nested(frame, codes):
         options = " ".join(f"--constraint {shlex.quote(_determines(fine, rest))}" for fine, rest in found.items())
         follow = "; ".join(f"{_comma(rest)} from {fine}" for fine, rest in found.items())
         said.append(

@@ -206,6 +206,9 @@ class FrameRows:
             raise InvalidInputError("the frame has no column except the target: add columns to model")
         self.grouped = grouped_columns(schema, targets)
         point_out_hierarchies(table, schema, targets)
+        # a class stands for its own rows alone: groups of first characters are not learned either
+        alone = (n for n in targets if not schema[n].complete and schema[n].hierarchy is not None)
+        self.schema = schema = schema.replace(*(replace(schema[n], hierarchy=None) for n in alone))
         self.most_bins, self.most_categories = room_for_tables(schema, targets)
         self.learned = tuple(
             c.name for c in schema.columns if isinstance(c, Categorical) and not c.complete and c.name not in targets
@@ -626,7 +629,7 @@ def _merge_histograms(one, other):
             mine = mine + theirs
         counts.append(mine)
         sizes.append(len(mine))
-    weights = cell_weights(one.schema, sizes)
+    weights = cell_weights(one.schema, sizes, {**one.keys, **keys})
     total = replace(one.bounded_sum, value=np.concatenate(counts), weights=weights)
     return replace(one, bounded_sum=total, keys=keys, sizes=tuple(sizes))
 

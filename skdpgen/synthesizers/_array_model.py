@@ -69,6 +69,8 @@ _DARK = 0.01
 _BRIGHT = 0.7
 # Share of the noise in the squares of a released mean image from which the noise hides it.
 _MOSTLY_NOISE = 0.5
+# An eigenvalue of released second moments shows a direction if it exceeds the norm of the noise by this factor.
+_CLEAR = 1.1
 # Generators by their name in a release file.
 KINDS = {LinearGenerator: "linear", NetGenerator: "net", RefinedImages: "refined", ShiftedImages: "shifted"}
 # Of these, the ones that have a network.
@@ -269,7 +271,10 @@ def _release_moments(rows, codec, model, fit):
     if rows.image_shape is not None:
         means = centers + released.sum / released.count[:, None]
         _point_out_hidden_images(codec, means, released.count, noise_sds[1])
-    return class_latents(released, centers, *noise_sds, _n_components(rows, model, centers.shape), squares), norms
+    k = _n_components(rows, model, centers.shape)
+    if model.mixture is not None:
+        _point_out_hidden_components(released, noise_sds[0], k)
+    return class_latents(released, centers, *noise_sds, k, squares), norms
 
 
 def _release_shared(rows, model, centers, norms, query, fit):
@@ -357,6 +362,26 @@ def _point_out_hidden_images(codec, means, counts, sd):
         warn_user(
             f"the noise hides {which}: more than half of what their released means show is noise. Take more rows or a "
             "larger epsilon, or smaller images; declare bounds=, l2_bound= and classes=, if they are public"
+        )
+
+
+def _point_out_hidden_components(released, sd, n_components):
+    """Warn, from released moments and their known noise alone, where the latents of a mixture are directions of noise.
+
+    `released`: moments about the centers. `sd`: of the noise on an entry of the sum of squares. Symmetric noise of d
+    columns has eigenvalues of up to sd sqrt(2 d).
+    """
+    d, count = released.second.shape[-1], released.count.sum()
+    k = min(n_components or d, d)
+    noise = float(np.max(sd)) * math.sqrt(2 * d) / count
+    visible = int(np.count_nonzero(np.linalg.eigvalsh(released.second.sum(axis=0) / count)[-k:] > _CLEAR * noise))
+    if 1 < k < d and visible <= 1:
+        which = "all" if visible == 0 else f"all but one of the {k}"
+        warn_user(
+            f"the noise hides {which} latent directions of the mixture: the released variance along them is that of "
+            f"noise ({noise:.2g}), and the decoder is trained on such latents. Take more rows, a larger epsilon, or a "
+            'larger share "encoder" of budget_split= (the presets of the paper have their own split); or leave out '
+            "preset= and prior=, whose defaults need far fewer rows"
         )
 
 

@@ -34,6 +34,7 @@ from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._binning import enough_rows, fine_grid
 from ..tabular._columns import parse_dtype
 from ..tabular._level_groups import LevelGroups, declared_groups, divided_groups, has_subgroups
+from ..tabular._schema_cells import SelectedCounts
 from ..utils.callers import warn_user
 from ..utils.printing import listed
 
@@ -61,20 +62,21 @@ class CountErrors:
     smallest_class: float  # rows of the smallest class that the noise does not hide with probability .95
 
 
-def smallest_kept(n_columns, n_categorical, noise_multiplier, delta, neighboring):
+def smallest_kept(n_columns, n_selected, noise_multiplier, delta, neighboring, weight=1.0):
     """Number of rows of the smallest category that is kept with probability .95, where categories are learned.
 
     `n_columns`: columns of which bounds or categories are learned: they share one histogram.
-    `n_categorical`: those of them whose categories are learned: they share the delta of the threshold.
+    `n_selected`: counts in it that share the delta of the threshold; see `SelectedCounts`.
     `noise_multiplier`: of that histogram.
     `delta`: of the threshold.
+    `weight`: of the count of a category.
     Returns: 0 without noise: every category is kept. A column keeps its 10,000 largest at most, whatever their size, or
         fewer (see `FrameRows.learn`).
     """
-    if noise_multiplier == 0 or not n_categorical:
+    if noise_multiplier == 0 or not n_selected:
         return 0.0
-    sd = joint_sd(n_columns, noise_multiplier, neighboring)
-    return selection_threshold(sd, delta, n_categorical, unit_of(neighboring)) + float(ndtri(_KEPT)) * sd
+    sd = joint_sd(n_columns, noise_multiplier, neighboring) / weight
+    return selection_threshold(sd, delta, n_selected, unit_of(neighboring)) + float(ndtri(_KEPT)) * sd
 
 
 class KeptSizes(NamedTuple):
@@ -89,26 +91,26 @@ class KeptSizes(NamedTuple):
         return f"{least}, those of {self.kept:.0f} or more almost never"
 
 
-def kept_sizes(n_columns, n_categorical, noise, delta, neighboring):
+def kept_sizes(n_columns, selected, noise, delta, neighboring):
     """Return the sizes of learned categories that a fit loses and keeps, from its plan alone.
 
     A category is kept if a noisy count of it is above a threshold. Where the fit may look a second time at columns that
     hide many rows, a category of such a column has a second count, with less noise.
 
-    `n_columns`, `n_categorical`, `neighboring`: as for `smallest_kept`.
+    `n_columns`, `neighboring`: as for `smallest_kept`. `selected`: SelectedCounts of these columns.
     `noise`: noise multipliers of the releases, by label: "schema", and "categories" where there may be a second look.
     `delta`: of the thresholds of both looks together.
     Returns None where no categories are learned, or there is no noise.
     """
-    if not n_categorical or not noise.get("schema"):
+    if not selected.n or not noise.get("schema"):
         return None
     delta = delta / (2 if "categories" in noise else 1)
-    looks = [(n_columns, n_categorical, noise["schema"])]
+    looks = [(n_columns, selected.n, noise["schema"])]
     if "categories" in noise:  # it may be at one column alone
-        looks.append((1, 1, noise["categories"]))
-    unit = unit_of(neighboring)
-    lost = min(selection_threshold(joint_sd(n, z, neighboring), delta, n_cat, unit) for n, n_cat, z in looks)
-    return KeptSizes(lost, smallest_kept(*looks[0], delta, neighboring))
+        looks.append((1, selected.fewest, noise["categories"]))
+    unit, most = unit_of(neighboring), selected.largest
+    lost = min(selection_threshold(joint_sd(n, z, neighboring) / most, delta, n_own, unit) for n, n_own, z in looks)
+    return KeptSizes(lost, smallest_kept(*looks[0], delta, neighboring, selected.least))
 
 
 def seen_by_tables(codec, noise_multiplier, neighboring, n_rows):
@@ -485,8 +487,8 @@ def point_out_learned_combinations(rows, plan):
 def _learned_sizes(schema, plan, neighboring):
     """Rows of learned categories that are lost and kept; None where none are learned."""
     open_ = schema.incomplete
-    n_categorical = sum(isinstance(schema[name], Categorical) for name in open_)
-    return kept_sizes(len(open_), n_categorical, plan.noise_multipliers, plan.extra_delta, neighboring)
+    selected = SelectedCounts.of(schema[name] for name in open_)
+    return kept_sizes(len(open_), selected, plan.noise_multipliers, plan.extra_delta, neighboring)
 
 
 def _hides_relations(rows, n_rows, noise_multiplier):

@@ -18,7 +18,7 @@ from ._frame_model import FrameModel
 from ._generator_model import training_rows
 from ._moment_start import draw_components, draw_rows, learn_facts
 from ._phases import MomentSettings
-from ._released import CHUNK_ROWS, ReleasedModel, level_probabilities
+from ._released import CHUNK_ROWS, NOT_SAVED, ReleasedModel, level_probabilities
 from ._training import sizes_by_counts
 
 # Draws of the prior that estimate the likelihood of a row; time and memory of a score grow with them.
@@ -189,7 +189,7 @@ class DP2VAEModel(ReleasedModel):
 
     def _state(self):
         if self.description is None:
-            raise ValueError("a model with your own decoder module cannot be saved: model files hold no code")
+            raise ValueError(f"a model with your own decoder module {NOT_SAVED}")
         network, start = self.decoder, {}
         if self.leading is not None:
             network, start = self.decoder.network, self.leading.to_state()

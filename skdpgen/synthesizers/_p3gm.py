@@ -120,7 +120,9 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         images, with an average of its parameters. A network that replaces the released decoder takes 1000 steps at a
         rate of .005, after 500 `warm_start_steps` on rows sampled from that decoder. Its `net` is ``DPNet(P3GMModule)``
         with the parameters ``module__decoder`` and ``module__latent_variance`` ("zero" is the autoencoder of the
-        paper). The `gradient_bound` is 1. ``training__steps=200`` sets a parameter.
+        paper). A model with a decoder module of yours that is no stack of linear layers and ReLU can `sample`, but
+        `save` refuses it: save the synthetic rows, or pickle the synthesizer. The `gradient_bound` is 1.
+        ``training__steps=200`` sets a parameter.
     checkpoint : str, path or None, default=None
         "net": file (.safetensors) from which the same call resumes a fit whose process was killed; nothing is charged
         again. Needs an `accountant` with a ledger file. The file contains released values alone. When the fit is

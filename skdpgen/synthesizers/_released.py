@@ -22,6 +22,11 @@ from ..utils.atomic import Draft, write_atomically
 from ..utils.file_checks import check_arrays
 from ..utils.strict_json import read_safetensors
 
+# What `save` says of a model with a module of the user's.
+NOT_SAVED = (
+    "cannot be saved, because model files hold no code: sample rows and save these, or pickle the synthesizer "
+    "(pickle.dump), which needs your module to load"
+)
 # Rows that pass through a network at once.
 CHUNK_ROWS = 4096
 
@@ -207,7 +212,7 @@ class NetGenerator:
     def to_state(self):
         """Return arrays for a release file; ValueError for a decoder module that the user gave."""
         if self.layers is None:
-            raise ValueError("a model with your own decoder module cannot be saved: model files hold no code")
+            raise ValueError(f"a model with your own decoder module {NOT_SAVED}")
         return {
             **latent_state(self.space, self.mixture),
             "layers": layers_state(self.layers),

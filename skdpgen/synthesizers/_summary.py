@@ -16,6 +16,7 @@ from ..generators.product_mixture import TableModel
 from ..generators.refined_table import RefinedTable
 from ..tabular import Boolean, Categorical, Datetime
 from ..tabular._columns import bin_decimals, rounded_to, unit_microseconds
+from ..tabular._schema_cells import SelectedCounts
 from ..utils.printing import plain_number, printable, table_lines
 from ._count_errors import KeptSizes, count_errors, joint_sd, kept_sizes, seen_by_tables, smallest_seen, weighs_units
 from ._frame_model import joined_noise
@@ -320,8 +321,8 @@ def summarize(model, card: PrivacyCard, importance=None):
     sizes = None
     if codec.learned:
         schema = codec.encoder.schema_
-        n_columns = sum(isinstance(schema[name], Categorical) for name in codec.learned)
-        sizes = kept_sizes(len(codec.learned), n_columns, noise, delta, card.relation)
+        selected = SelectedCounts.of(schema[name] for name in codec.learned)
+        sizes = kept_sizes(len(codec.learned), selected, noise, delta, card.relation)
     lost, kept = (None, None) if sizes is None else sizes
     what = {"counted": "units", "n_counted": n_counted} if counts_units else {}
     relations = _smallest_correlation(model, noise, card.relation, n_counted)

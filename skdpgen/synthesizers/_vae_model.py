@@ -15,7 +15,7 @@ from ..utils.file_checks import check_size
 from ..utils.validation import as_numbers, check_model_size
 from ._moment_start import draw_rows, learn_facts, start_autoencoder
 from ._phases import MomentSettings
-from ._released import CHUNK_ROWS, ReleasedModel
+from ._released import CHUNK_ROWS, NOT_SAVED, ReleasedModel
 from ._training import Network, Training, encode_rows, resolve_sampling, sizes_by_counts, with_labels
 
 # Latents from which on a sparse encoder has a meaning: it normalises the length of those of a record.
@@ -376,7 +376,7 @@ class VAEModel(ReleasedModel):
         module = self.module
         prior = _describe_prior(module.prior)
         if module.architecture is None or prior is None:
-            raise ValueError("a model with your own modules cannot be saved: model files hold no code")
+            raise ValueError(f"a model with your own modules {NOT_SAVED}")
         shape = module.architecture["image_shape"]
         return {
             "likelihood": self.likelihood,

@@ -380,10 +380,12 @@ class Categorical:
     hierarchy : mapping of str to sequence of categories or to mapping, int, or sequence of int, default=None
         Public groups of categories, by which fits model the column. A mapping gives each group name its categories;
         each category is in exactly one group, and if `categories` is None, the groups declare the categories too. A
-        number of characters puts categories with the same first characters into one group; this also applies to learned
-        categories. Groups may have groups: in place of categories, a group name may have a mapping, and a tuple of
-        increasing numbers, such as ``(1, 3)``, gives the characters of each level. The fit then divides a group into
-        its groups, and these into categories, where released counts show enough rows. None: a fit forms groups for a
+        number of characters puts categories with the same first characters into one group. Of learned categories, the
+        first characters that enough rows have are categories too: each stands for the codes of its group that are not
+        learned, so "I" may stand for rare codes such as "I21". Groups may have groups: in place of categories, a group
+        name may have a mapping, and a tuple of increasing numbers, such as ``(1, 3)``, gives the characters of each
+        level. The fit then divides a group into its groups, and these into categories, where released counts show
+        enough rows. None: a fit forms groups for a
         column of many categories, within its budget. The attribute is a tuple of pairs, the number, or the tuple of
         numbers.
 
@@ -462,7 +464,11 @@ class Categorical:
         if self.categories is None or self.other is not None:
             _fail(self, "ordered=True takes declared categories, in their order, and no other")
         if self.dtype not in (None, "category"):
-            _fail(self, f"ordered=True contradicts dtype {self.dtype!r}: the column that comes back is categorical")
+            _fail(
+                self,
+                f"ordered=True contradicts dtype {self.dtype!r}: the column that comes back is categorical. Leave out "
+                'dtype, or give dtype="category"',
+            )
         object.__setattr__(self, "dtype", "category")
 
     def _checked_hierarchy(self):
@@ -757,6 +763,37 @@ class Identifier:
 def has_named_groups(hierarchy) -> bool:
     """Whether a checked `hierarchy` gives its groups by name."""
     return isinstance(hierarchy, tuple) and isinstance(hierarchy[0], tuple)
+
+
+def prefix_lengths(column) -> tuple:
+    """Numbers of first characters that make groups of the categories of a column, increasing; or none."""
+    given = getattr(column, "hierarchy", None)
+    if given is None or has_named_groups(given):
+        return ()
+    return given if isinstance(given, tuple) else (given,)
+
+
+def group_value(value, length):
+    """Value that stands for the categories with the same first characters, or None if there is none.
+
+    It is the first characters themselves, of the type of the value: a function of the value alone.
+    """
+    if isinstance(value, str):
+        return value[:length]
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value % 1 != 0:
+        return None
+    return type(value)(int(str(int(value))[:length]))
+
+
+def standing_for(value, column, categories):
+    """Category that stands for a value: itself, else the finest group of it that is a category, else None.
+
+    `categories`: those of the column, as a container in which a look-up is quick.
+    """
+    if value in categories:
+        return value
+    groups = (group_value(value, length) for length in reversed(prefix_lengths(column)))
+    return next((group for group in groups if group in categories), None)
 
 
 def paths_of_members(groups, path=()):

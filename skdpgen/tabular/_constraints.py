@@ -54,6 +54,11 @@ _WRITTEN = (
 )
 
 
+# Comparisons that hold where others do not.
+_OPPOSITE = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt}
+_OPPOSITE |= {ast.In: ast.NotIn, ast.NotIn: ast.In}
+
+
 class _Text:
     """The text of a constraint, the columns that it may name, and its syntax tree."""
 
@@ -694,8 +699,30 @@ class Conditional(_Text):
 
     def _assigned(self, node):
         if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.Is):
-            raise ValueError(f"the constraint {self.text!r}: after the colon stands COLUMN == VALUE, or COLUMN is None")
+            raise ValueError(
+                f"the constraint {self.text!r}: after the colon stands COLUMN == VALUE, or COLUMN is None"
+                f"{self._with_or()}"
+            )
         return self._name(node.left), self._literal(node.comparators[0])
+
+    def _with_or(self):
+        """How the same is written without a colon, where it can be."""
+        test, then = self._tree.test, self._tree.body[0].value
+        if not isinstance(then, ast.Compare | ast.BoolOp):
+            return ""
+        single = isinstance(test, ast.Compare) and len(test.ops) == 1
+        if single and (opposite := _OPPOSITE.get(type(test.ops[0]))):
+            test = ast.Compare(test.left, [opposite()], test.comparators)
+        else:
+            test = ast.UnaryOp(ast.Not(), test)
+        text = ast.unparse(ast.BoolOp(ast.Or(), [test, then]))
+        for place, name in self._quoted.items():
+            text = text.replace(place, f"`{name}`")
+        try:
+            RowConstraint(text, self._names.values())
+        except ValueError:
+            return ""
+        return f". Any other condition is written without a colon: {text}"
 
     @staticmethod
     def _matches(node):

@@ -21,6 +21,7 @@ from ._columns import (
     dtype_range,
     output_dtype,
     rounded_to,
+    standing_for,
     unit_microseconds,
 )
 from ._constraints import Conditional, Lookup, known_values
@@ -735,7 +736,8 @@ def _read(series, column):
     codes, uniques = factorize(series, column)
     uniques, other = uniques.tolist(), getattr(column, "other", None)
     if other is not None and column.categories:
-        uniques = [value if value in column.categories else other for value in uniques]
+        standing = (standing_for(value, column, column.categories) for value in uniques)
+        uniques = [other if value is None else value for value in standing]
     return codes, [*uniques, None]
 
 

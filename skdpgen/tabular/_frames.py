@@ -21,7 +21,9 @@ from ._columns import (
     Identifier,
     fit_dtype,
     output_dtype,
+    prefix_lengths,
     rounded_to,
+    standing_for,
     step_range,
     unit_microseconds,
 )
@@ -306,6 +308,8 @@ def level_codes(series, column):
         pd.Index(uniques, dtype=object)
     )
     other = getattr(column, "other", None)
+    if other is not None and prefix_lengths(column):
+        found = _in_groups(found, uniques, column)
     if other is None and (found < 0).any():
         _refuse(
             column,
@@ -315,6 +319,15 @@ def level_codes(series, column):
     # code -1 is "missing", and takes the last entry of this table
     table = np.append(np.where(found < 0, len(column.categories), found), len(column.values))
     return table[codes]
+
+
+def _in_groups(found, uniques, column):
+    """Places of distinct values among the categories: one that is none of them has the place of its finest group."""
+    place = {value: i for i, value in enumerate(column.categories)}
+    found = found.copy()
+    for i in np.flatnonzero(found < 0):
+        found[i] = place.get(standing_for(uniques[i], column, place), -1)
+    return found
 
 
 def factorize(series, column):

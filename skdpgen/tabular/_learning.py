@@ -30,14 +30,16 @@ from ._columns import (
     Numeric,
     dtype_range,
     fit_dtype,
+    group_value,
     output_dtype,
+    prefix_lengths,
     rounded_to,
     unit_microseconds,
     written_decimals,
 )
 from ._ranges import far_from_zero
 from ._schema import Schema
-from ._schema_cells import YEARS, column_weights, learns_resolution, part_sizes, resolutions_of
+from ._schema_cells import YEARS, SelectedCounts, column_weights, learns_resolution, part_sizes, resolutions_of
 
 # Bounds of a column in which nothing stands above the noise.
 DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:59:59.999999")}
@@ -48,6 +50,8 @@ MAX_CATEGORIES = 200
 _HIDDEN_ABOVE = 3.0
 # The same by which the rows of a single year show in a column of dates.
 _YEAR_ABOVE = 4.0
+# Standard deviations by which a group of first characters exceeds its released categories, where it has other rows.
+_EMPTY = 2.0
 # A range is widened to zero where zero is this many times nearer than its far end.
 _GAP = 4
 # The year in which datetimes in nanoseconds begin.
@@ -139,7 +143,9 @@ def joined_categories(first, second, columns, max_categories=MAX_CATEGORIES, val
     `first`, `second`: complete. `columns`: those of the second release, as they were declared. `values`: see
     `schema_from_histogram`.
     """
-    both = {c: dict.fromkeys([*second[c.name].categories, *first[c.name].categories]) for c in columns}
+    # groups of first characters are those of the second release: of the first, they may have no other codes left
+    own = {c: [v for v in first[c.name].categories if len(str(v)) not in prefix_lengths(c)] for c in columns}
+    both = {c: dict.fromkeys([*second[c.name].categories, *own[c]]) for c in columns}
     most = {c: list(kept)[: _most(max_categories, c)] for c, kept in both.items()}
     return first.replace(*(_with_categories(c, kept, _declared(c, values)) for c, kept in most.items()))
 
@@ -162,17 +168,19 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
     schema, learned, nothing, beyond, shown, far = histogram.schema, [], {}, [], {}, {}
     names = schema.incomplete
     n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
+    n_selected = SelectedCounts.of(schema[name] for name in names).n
     common = _common_range(noisy, histogram, noise_sd)
     for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
         column = schema[name]
-        parts = split_histogram(counts, part_sizes(column, len(counts)))
-        missing, counts = float(parts[0][-1]), parts[0][:-1]  # the last cell holds the rows without a value
+        parts = split_histogram(counts, part_sizes(column, len(counts), histogram.keys.get(name)))
+        # the last cell of the first count, or of that of the categories, holds the rows without a value
+        first_weight = column_weights(column)[-1 if isinstance(column, Categorical) else 0]
+        missing, counts = float(parts[-1 if isinstance(column, Categorical) else 0][-1]), parts[0][:-1]
         if isinstance(column, Categorical):
-            most = _most(max_categories, column)
-            kept = _mask_of_categories(counts, histogram, noise_sd, delta, n_categorical, most, unit)
-            kept = tell_kept({key: count for key, count, keep in zip(histogram.keys[name], counts, kept) if keep})
-            shown[name] = missing + math.fsum(kept.values()), 1 + len(kept)
-            column = _with_categories(column, kept, _declared(column, values))
+            terms = (histogram, noise_sd, delta, n_selected, _most(max_categories, column), unit)
+            kept, groups = _kept_categories(column, parts, *terms)
+            shown[name] = missing + math.fsum(kept.values()), (1 + len(kept)) / first_weight**2
+            column = _with_categories(column, {**groups, **kept}, _declared(column, values))
             found = bool(column.categories)
         else:
             outermost = _outermost_cells(column, parts, noise_sd, len(names) - n_categorical, common)
@@ -187,9 +195,9 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
                 beyond.append(repr(name))
         learned.append(column)
         if not found:
-            absent = missing > _CLEAR * noise_sd / column_weights(column)[0]
+            absent = missing > _CLEAR * noise_sd / first_weight
             absent = absent and not _shows_numbers(column, parts, noise_sd)
-            nothing[column] = _hidden_rows(column, noise_sd, delta, n_categorical, unit) if absent else None
+            nothing[column] = _hidden_rows(column, noise_sd, delta, n_selected, unit) if absent else None
     hidden = _hidden(shown, noise_sd)
     found = Unlearned() if unlearned is None else unlearned
     for column, hidden_rows in nothing.items():
@@ -206,12 +214,54 @@ def _declared(column, values):
 
 
 # ---- categories -----------------------------------------------------------------------------------------------------
+def _kept_categories(column, parts, histogram, noise_sd, delta, n_selected, most, unit):
+    """Released categories of a column with their noisy counts, and released groups of the others.
+
+    Groups are first characters that enough rows have (see `SchemaHistogram.keys`): each such count has a threshold, for
+    the noise of its weight, and the thresholds of all counts of all columns share the delta. A group that
+    has no rows beside those of its released categories and groups, by the noisy counts alone, is left out.
+    """
+    keys, lengths, weights = histogram.keys[column.name], prefix_lengths(column), column_weights(column)
+    room, masks = most, []
+    for depth, (counts, weight) in enumerate(zip(parts, weights)):
+        counts = counts[:-1] if depth == len(lengths) else counts
+        limit = room if depth == len(lengths) else most // (2 * len(lengths))
+        masks.append(_mask_of_categories(counts, histogram, noise_sd / weight, delta, n_selected, limit, unit))
+        room -= np.count_nonzero(masks[-1])
+    counts = np.concatenate(parts)[:-1]
+    kept = tell_kept({key: count for key, count, keep in zip(keys, counts, np.concatenate(masks)) if keep})
+    if not lengths:
+        return kept, {}
+    *groups, kept = [{key: count for (at, key), count in kept.items() if at == depth} for depth in range(len(weights))]
+    return kept, _with_rows_of_others(kept, groups, lengths, [(noise_sd / weight) ** 2 for weight in weights])
+
+
+def _with_rows_of_others(kept, groups, lengths, variances):
+    """Released groups whose noisy counts exceed those of the released categories and groups in them by their noise."""
+    parts, left = [(key, count, variances[-1]) for key, count in kept.items()], {}
+    for length, own, variance in reversed(list(zip(lengths, groups, variances))):
+        inside = {group: [] for group in own}
+        for part in parts:
+            inside.setdefault(group_value(part[0], length), []).append(part)
+        parts = []
+        for group, members in inside.items():
+            noise = _EMPTY * math.sqrt(variance + math.fsum(of_part for *_, of_part in members))
+            if group in own and own[group] - math.fsum(count for _, count, _ in members) > noise:
+                left[group] = own[group]
+                parts.append((group, own[group], variance))
+            else:
+                parts += members
+    return left
+
+
 def _mask_of_categories(counts, histogram, noise_sd, delta, n_columns, max_categories, unit=None):
     """Return which categories of a column are released: at most `max_categories`, the largest above the threshold."""
     if noise_sd > 0:
         kept = above_threshold(counts, histogram.bounded_sum, noise_sd, delta, n_columns, unit)
     else:
         kept = counts > 0
+    if max_categories < 1:
+        return np.zeros(len(counts), dtype=bool)
     if np.count_nonzero(kept) > max_categories:
         kept &= counts >= np.sort(counts[kept])[-max_categories]
         kept[np.flatnonzero(kept)[max_categories:]] = False  # of equal counts, the first of the sorted keys
@@ -408,14 +458,14 @@ def _sure_sum(column, noise_sd):
     return _HIDDEN_ABOVE * math.sqrt(2) * noise_sd / column_weights(column)[1]
 
 
-def _hidden_rows(column, noise_sd, delta, n_categorical, unit):
+def _hidden_rows(column, noise_sd, delta, n_selected, unit):
     """Rows that the noise hides about as often as not: those with a number, or of one category or year; public."""
     if noise_sd == 0:
         return 1.0
     if isinstance(column, Numeric):
         return _sure_sum(column, noise_sd)
     if isinstance(column, Categorical):
-        return selection_threshold(noise_sd, delta, n_categorical, unit)
+        return selection_threshold(noise_sd / column_weights(column)[-1], delta, n_selected, unit)
     return _YEAR_ABOVE * noise_sd / column_weights(column)[0]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from .._types import BoundedSum
 from ..mechanisms import N_OCTAVE_CELLS, joint_histogram, octave_cells
-from ._columns import Categorical, Datetime, Numeric, output_dtype, unit_microseconds
+from ._columns import Categorical, Datetime, Numeric, group_value, output_dtype, prefix_lengths, unit_microseconds
 from ._formats import form_of
 from ._frames import check_columns, factorize, numeric_values
 from ._schema import Schema
@@ -24,6 +25,9 @@ _WEIGHTS = {
     (Datetime, False): (1.0,),
     (Datetime, True): (0.936, 0.352),
 }
+# Weights of the count of a code, and of the counts of all its groups together, where a `hierarchy` is numbers of first
+# characters. Groups have many rows, so they need less.
+_CODE, _GROUPS = 0.8, 0.6
 # Datetimes are counted by decade and, from 1900 to 2099, by year; earlier and later ones in the outermost cells.
 YEARS = np.array([*range(1500, 1900, 10), *range(1900, 2100), *range(2100, 2201, 10)])
 # Most decimals that are counted: more say that a number was measured or computed, not written by a person.
@@ -47,7 +51,8 @@ class SchemaHistogram:
         for d columns.
     keys : dict of column name -> tuple
         Observed categories, one for each count, sorted: private, as is their number. `schema_from_histogram` releases
-        only those above its threshold.
+        only those above its threshold. Of a column with a `hierarchy` of first characters, pairs: (i, group) for the
+        i-th number of characters, then (number of them, category).
     sizes : tuple of int
         Number of counts of each column.
     """
@@ -101,9 +106,10 @@ def schema_histogram(frame, schema, unit_sizes=None) -> SchemaHistogram:
         if isinstance(column, Categorical):
             found, uniques = factorize(frame[name], column)
             order = sorted(range(len(uniques)), key=uniques.__getitem__)
-            keys[name] = tuple(uniques[order].tolist())
+            own = tuple(uniques[order].tolist())
             found = np.append(np.argsort(order), -1)[found]
-            parts = [(np.where(found < 0, len(uniques), found), len(uniques) + 1)]
+            keys[name], parts = _with_groups(own, found, column)
+            parts.append((np.where(found < 0, len(own), found), len(own) + 1))
         else:
             parts = _number_cells(numeric_values(frame[name], column), column)
         codes += [cells for cells, _ in parts]
@@ -114,26 +120,79 @@ def schema_histogram(frame, schema, unit_sizes=None) -> SchemaHistogram:
     return SchemaHistogram(schema, counts, keys, tuple(totals))
 
 
-def cell_weights(schema, sizes):
+def _with_groups(categories, found, column):
+    """Keys of a column of categories, and cells of the rows in the counts of its groups of first characters.
+
+    A row is in one cell of each number of characters, which its value alone decides, beside the cell of its category.
+    The squares of the weights sum to 1 (see `cell_weights`), so it moves the weighted counts of the column by at most
+    1, as without groups.
+
+    `found` (n_rows,): place of the value of each row; -1 is missing.
+    """
+    lengths = prefix_lengths(column)
+    if not lengths:
+        return categories, []
+    keys, parts = [], []
+    for depth, length in enumerate(lengths):
+        groups = [group_value(value, length) for value in categories]
+        own = sorted({group for group in groups if group is not None})
+        place = {group: k for k, group in enumerate(own)}
+        parts.append((np.array([*(place.get(group, -1) for group in groups), -1])[found], len(own)))
+        keys += [(depth, group) for group in own]
+    return (*keys, *((len(lengths), value) for value in categories)), parts
+
+
+def cell_weights(schema, sizes, keys):
     """Return the weights of the counts of a `SchemaHistogram`: a number, or an array of shape (sum(sizes),).
 
     A number is counted in its octave (weight .8), by its sign (negative, positive; .48) and by its decimals (.36).
     Where the column is one of integers, or has a `step` or `decimals`, there are none to learn, and the sign has weight
-    .6. A datetime is counted in its year (.936) and by its step (.352). The squares sum to 1, so a row moves the
-    weighted counts of every column by at most 1.
+    .6. A datetime is counted in its year (.936) and by its step (.352). A code is counted by itself (.8) and in
+    its groups of first characters (.6 together). The squares sum to 1, so a row moves the weighted counts of every
+    column by at most 1.
+
+    `keys`: those of the histogram.
     """
     columns = [schema[name] for name in schema.incomplete]
     if all(column_weights(column) == (1.0,) for column in columns):
         return 1.0
-    return np.concatenate([np.repeat(column_weights(c), part_sizes(c, size)) for c, size in zip(columns, sizes)])
+    parts = (part_sizes(c, size, keys.get(c.name)) for c, size in zip(columns, sizes))
+    return np.concatenate([np.repeat(column_weights(c), part) for c, part in zip(columns, parts)])
 
 
 def column_weights(column):
+    """Weights of the counts of a column; of one of categories, those of its groups and then of the categories."""
+    if isinstance(column, Categorical) and (lengths := prefix_lengths(column)):
+        return (*([_GROUPS / len(lengths) ** 0.5] * len(lengths)), _CODE)
     return _WEIGHTS.get((type(column), learns_resolution(column)), (1.0,))
 
 
-def part_sizes(column, size):
-    """Split the number of cells of a column into those of its counts."""
+class SelectedCounts(NamedTuple):
+    """The counts whose names are released above a threshold, of the columns whose categories are learned."""
+
+    n: int = 0  # number of counts: a row is in one cell of each
+    fewest: int = 0  # the same of one column, at least
+    least: float = 1.0  # least weight of the count of a category
+    largest: float = 1.0
+
+    @classmethod
+    def of(cls, columns):
+        """Of the open columns of a schema; public."""
+        weights = [column_weights(column) for column in columns if isinstance(column, Categorical)]
+        if not weights:
+            return cls()
+        own = [w[-1] for w in weights]
+        return cls(sum(map(len, weights)), min(map(len, weights)), min(own), max(own))
+
+
+def part_sizes(column, size, keys=None):
+    """Split the number of cells of a column into those of its counts.
+
+    `keys`: of a column of categories.
+    """
+    if isinstance(column, Categorical) and prefix_lengths(column):
+        depths = np.bincount([depth for depth, _ in keys], minlength=len(column_weights(column))).tolist()
+        return [*depths[:-1], depths[-1] + 1]  # a last cell is that of missing values
     rest = ([2] if isinstance(column, Numeric) else []) + (
         [len(resolutions_of(column)) + 1] if learns_resolution(column) else []
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,8 +19,17 @@ from skdpgen.data.level_groups import LevelProfiles, grouped_columns, square_of_
 from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.metrics import two_way_tvd
-from skdpgen.tabular import Binning, Boolean, Categorical, Numeric, TableEncoder
+from skdpgen.tabular import (
+    Binning,
+    Boolean,
+    Categorical,
+    Numeric,
+    TableEncoder,
+    schema_histogram,
+)
+from skdpgen.tabular import _learning as learning
 from skdpgen.tabular._level_groups import declared_groups, divided_groups
+from skdpgen.tabular._schema_cells import cell_weights
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.watching import replay_releases
 
@@ -230,7 +240,8 @@ def test_a_fit_divides_groups_by_released_counts(hierarchy, learned, tmp_path):
     assert again.model_.codec.encoder.schema_ == synth.model_.codec.encoder.schema_
     codes = list(again.model_.codec.encoder.schema_["code"].categories[:2])
     assert set(again.sample(60, given={"code": codes})["code"]) == set(codes)
-    assert again.sample(500)["code"].dropna().isin([*CODES, "other"]).all()
+    groups = {code[:n] for code in CODES for n in (1, 2)} if learned else set()
+    assert again.sample(500)["code"].dropna().isin([*CODES, *groups, "other"]).all()
 
 
 def test_errors_before_a_fit_are_those_of_divided_groups():
@@ -330,6 +341,103 @@ def test_learned_categories_are_grouped_by_their_released_names(relation):
     assert len(synth.model_.codec.encoder.groups_) == 1 + (_n_learned(synth, "town") > 200)
     square = 0.4 + (_n_learned(synth, "town") > 200)
     assert query.sensitivity(relation) == pytest.approx((square * (2 if relation == "replace_one" else 1)) ** 0.5)
+
+
+LEARNED = Schema([Categorical("code", missing=True, hierarchy=(1, 2)), Categorical("ward")])
+
+
+def _histogram(frame):
+    """The schema histogram of LEARNED, in which each name of `CODES` has a place."""
+    found = schema_histogram(frame, LEARNED)
+    names = [*((0, c) for c in sorted({c[:1] for c in CODES})), *((1, c) for c in sorted({c[:2] for c in CODES}))]
+    keys = {"code": [*names, *((2, c) for c in sorted(CODES))], "ward": ["north", "south"]}
+    values = []
+    for name, counts in zip(LEARNED.names, np.split(found.bounded_sum.value, np.cumsum(found.sizes)[:-1])):
+        own = dict(zip(found.keys[name], counts))
+        values.append(np.array([*(own.get(key, 0.0) for key in keys[name]), counts[-1]]))
+    weights = cell_weights(LEARNED, [len(v) for v in values], keys)
+    return replace(found.bounded_sum, value=np.concatenate(values), weights=weights)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_first_characters_do_not_raise_the_sensitivity_of_counts_of_codes(relation):
+    base = pd.DataFrame({"code": [*CODES[:20], None], "ward": ["north", "south", "north"] * 7})
+    values = [("A00", "north"), ("B01", "south"), ("A01", "north"), ("A10", "south"), (None, "north"), ("C05", "south")]
+    rows = [pd.DataFrame({"code": [code], "ward": [ward]}) for code, ward in values]
+    joined = [pd.concat([base, row], ignore_index=True) for row in rows]
+    pairs = [(base, one) for one in joined] if relation == "add_or_remove_one" else itertools.permutations(joined, 2)
+    attained = [(base, joined[0]) if relation == "add_or_remove_one" else (joined[0], joined[1])]
+    assert_sensitivity(_histogram, pairs, attained=attained, relation=relation)
+    alone = schema_histogram(base, LEARNED.declare("code", hierarchy=None)).bounded_sum
+    assert _histogram(base).sensitivity(relation) == pytest.approx(alone.sensitivity(relation))
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_noise_on_counts_of_codes_and_first_characters_is_at_its_scale(relation):
+    base = pd.DataFrame({"code": CODES[:20], "ward": ["north", "south"] * 10})
+    assert_noise_of(_histogram(base), relation, 250)
+
+
+@pytest.mark.parametrize("delta", [0.1, 0.4])
+def test_names_of_one_row_pass_any_of_the_thresholds_with_probability_delta(delta):
+    """Of its code, its first characters and its ward: the thresholds share delta."""
+    frame = pd.DataFrame({"code": ["A01"], "ward": ["north"]})
+    found, rng, passed = schema_histogram(frame, LEARNED), np.random.default_rng(0), 0
+    n, sd, asked = 4_000, 3.0, []
+
+    def kept(names):
+        asked.append(len(names))
+        return names
+
+    exact, weights = found.bounded_sum.value, found.bounded_sum.weights
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learning, "tell_kept", kept)
+        for _ in range(n):
+            asked.clear()
+            noisy = exact + rng.standard_normal(exact.shape) * sd / weights
+            learning.schema_and_candidates(noisy, found, sd, delta, unlearned=learning.Unlearned())
+            passed += sum(asked) > 0
+    assert len(asked) == 2
+    assert passed / n == pytest.approx(delta, abs=4 * (delta * (1 - delta) / n) ** 0.5)
+
+
+@pytest.mark.parametrize("as_written", [str, int])
+def test_codes_that_are_too_rare_are_released_by_their_first_characters(as_written):
+    codes = [f"{a}{b}{c}" for a in range(1, 9) for b in range(5) for c in range(12)]
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"code": [as_written(code) for code in [*rng.choice(codes, 19_000), *["915"] * 1_000]]})
+    plain, _ = _fit(frame, 1.0, Schema([Categorical("code")]))
+    other = "other" if as_written is str else -1
+    assert (plain.sample(5_000)["code"] == other).mean() > 0.8
+    synth, _ = _fit(frame, 1.0, Schema([Categorical("code", hierarchy=(1, 2))]))
+    schema = synth.model_.codec.encoder.schema_
+    assert schema["code"].other == other
+    rows = synth.sample(20_000)["code"]
+    assert (rows == other).mean() < 0.02
+    assert (rows == as_written("915")).mean() == pytest.approx(0.05, abs=0.01)
+    assert rows.astype(str).isin(["9", "91"]).mean() < 0.01  # no other code is in these groups
+    real = frame["code"].astype(str).str[0].value_counts(normalize=True)
+    shares = rows[rows != other].astype(str).str[0].value_counts(normalize=True)
+    assert (real - shares).abs().max() < 0.03
+    # what a row counts as follows from the released names
+    levels = TableEncoder(schema).fit()
+    value = next(code for code in codes if as_written(code) not in schema["code"].categories)
+    at = levels.codes(pd.DataFrame({"code": [as_written(value)]}))[0, 0]
+    assert str(levels.blocks_[0].levels[at]) in (value[:2], value[:1])
+
+
+def test_classes_of_a_target_are_never_first_characters():
+    frame = pd.DataFrame({"code": ["A01", "B02"] * 400, "sick": [True, False] * 400})
+    synth, _ = _fit(frame, 8.0, Schema([Categorical("code", hierarchy=1)]), target="code", n_iter=2)
+    assert tuple(synth.classes_) == ("A01", "B02", "other")[: len(synth.classes_)]
+
+
+def test_the_rows_that_a_code_needs_follow_from_its_weight():
+    schemas = [Schema([Categorical("code", hierarchy=hierarchy)]) for hierarchy in (None, 1, (1, 2))]
+    fits = [_fit(_rows(3_000)[["code"]], 2.0, schema, n_iter=2)[0].summary_ for schema in schemas]
+    assert fits[1].smallest_kept > fits[0].smallest_kept / 0.8
+    assert fits[2].smallest_kept > fits[1].smallest_kept
+    assert fits[2].smallest_kept < 1.3 * fits[0].smallest_kept / 0.8
 
 
 @pytest.mark.parametrize("values", [[111, 112, 236, 237], [1.5, 2.5, 10.0, 11.5], ["111", "112", "236", "2"]])

@@ -15,6 +15,7 @@ from skdpgen.exceptions import UtilityWarning
 from skdpgen.mechanisms import selection_threshold
 from skdpgen.synthesizers._count_errors import joint_sd, kept_sizes, smallest_kept
 from skdpgen.tabular import Categorical
+from skdpgen.tabular._schema_cells import SelectedCounts
 
 RELATION = "add_or_remove_one"
 
@@ -34,7 +35,7 @@ def _said(text):
 
 def test_a_category_at_the_first_size_is_lost_as_often_as_kept_and_one_at_the_second_is_kept():
     rng, noise = np.random.default_rng(0), {"schema": 20.0}
-    sizes = kept_sizes(6, 3, noise, 1e-6, RELATION)
+    sizes = kept_sizes(6, SelectedCounts(3, 1), noise, 1e-6, RELATION)
     sd, threshold = joint_sd(6, 20.0, RELATION), selection_threshold(joint_sd(6, 20.0, RELATION), 1e-6, 3)
     assert sizes.lost == threshold
     assert sizes.kept == smallest_kept(6, 3, 20.0, 1e-6, RELATION)
@@ -42,11 +43,11 @@ def test_a_category_at_the_first_size_is_lost_as_often_as_kept_and_one_at_the_se
     assert np.mean(sizes.lost + draws > threshold) == pytest.approx(0.5, abs=0.01)
     assert np.mean(sizes.kept + draws > threshold) == pytest.approx(0.95, abs=0.01)
     # a second look, at one column at best, has half of the delta and less noise
-    twice = kept_sizes(6, 3, {"schema": 20.0, "categories": 10.0}, 1e-6, RELATION)
+    twice = kept_sizes(6, SelectedCounts(3, 1), {"schema": 20.0, "categories": 10.0}, 1e-6, RELATION)
     assert twice.lost == selection_threshold(joint_sd(1, 10.0, RELATION), 5e-7, 1)
     assert twice.kept == smallest_kept(6, 3, 20.0, 5e-7, RELATION)
-    assert kept_sizes(6, 0, noise, 1e-6, RELATION) is None
-    assert kept_sizes(6, 3, {"schema": 0.0}, 1e-6, RELATION) is None
+    assert kept_sizes(6, SelectedCounts(), noise, 1e-6, RELATION) is None
+    assert kept_sizes(6, SelectedCounts(3, 1), {"schema": 0.0}, 1e-6, RELATION) is None
 
 
 @pytest.mark.parametrize("options", [{}, {"unit": PrivacyUnit("pid", 2, weighting="units")}], ids=["rows", "units"])

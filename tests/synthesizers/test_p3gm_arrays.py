@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import pickle
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from _flat import make_flat
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 
-from skdpgen import LatentMixture, P3GMSynthesizer, load
+from skdpgen import DPSGD, LatentMixture, P3GMSynthesizer, load
+from skdpgen.exceptions import UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule
 
 RNG = np.random.default_rng(7)
@@ -349,3 +355,30 @@ def test_the_score_is_the_mean_of_the_scores_of_single_rows(data, parameters, tm
             loaded.score_samples(*data)
     else:
         np.testing.assert_allclose(loaded.score_samples(*data), scores, rtol=1e-6)
+
+
+# ---- warnings and messages -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("share", "hidden"), [(0.9, None), (0.002, "all")])
+def test_a_mixture_whose_latent_directions_are_noise_is_pointed_out_by_released_values(share, hidden):
+    X, y = load_digits(return_X_y=True)
+    split = {"encoder": share, "mixture": 1 - share}
+    facts = {"bounds": (0, 16), "classes": range(10), "n_components": 10, "prior": "mixture", "budget_split": split}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        P3GMSynthesizer(1.0, random_state=0, **facts).fit(X, y)
+    said = [str(one.message) for one in caught if "latent directions" in str(one.message)]
+    assert len(said) == (hidden is not None)
+    assert all('larger share "encoder"' in text and issubclass(caught[0].category, UtilityWarning) for text in said)
+
+
+def test_the_message_of_a_model_that_cannot_be_saved_says_what_to_do_instead(tmp_path):
+    X, y = load_digits(return_X_y=True)
+    decoder = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.Tanh(), torch.nn.Linear(16, 64))
+    net = DPNet(P3GMModule, module__decoder=decoder)
+    training = DPSGD(steps=2, sampling_rate=0.05, warm_start_steps=1, net=net)
+    facts = {"bounds": (0, 16), "classes": range(10), "n_components": 12, "decoder": "net", "training": training}
+    synth = P3GMSynthesizer(5.0, random_state=0, **facts).fit(X, y)
+    with pytest.raises(ValueError, match=r"cannot be saved.*sample.*pickle"):
+        synth.save(tmp_path / "model.safetensors")
+    again = pickle.loads(pickle.dumps(synth))
+    np.testing.assert_array_equal(again.sample(5, random_state=1)[0], synth.sample(5, random_state=1)[0])

@@ -479,6 +479,8 @@ def test_narrow_dtypes_and_coarse_decimals_keep_their_order():
         ("stay == {'a': 31}[town]", "no value that the number"),
         ("x == {'NO': 1}[back]", "maps no value '<30'"),
         ("if dead: back", "after the colon"),
+        ("if dead: back != 'NO'", r"after the colon .* without a colon: not dead or back != 'NO'"),
+        ("if back == 'NO': left < '2020-01-01'", "without a colon: back != 'NO' or left < '2020-01-01'"),
         ("if dead: back == 'perhaps'", "no category"),
         ("if dead: dead == True", "on one side"),
         ("if dead: stay is None", "may not be missing"),

@@ -77,7 +77,7 @@ def aligned(frame, names):
             counts = dict(zip(histogram.keys[name], part))
             part = np.append([counts.get(key, 0.0) for key in names[name]], part[-1])
         aligned_parts.append(part)
-    weights = schema_cells.cell_weights(KINDS, list(map(len, aligned_parts)))
+    weights = schema_cells.cell_weights(KINDS, list(map(len, aligned_parts)), histogram.keys)
     return replace(histogram.bounded_sum, value=np.concatenate(aligned_parts), weights=weights)
 
 
