@@ -41,6 +41,7 @@ from skdpgen.dpsgd import (
     DPSGDPlan,
     GradientNoise,
     PoissonLoader,
+    TermwiseAggregate,
     poisson_batches,
 )
 from skdpgen.dpsgd import (
@@ -137,8 +138,13 @@ BATCH_SIZES = Claim(test_loader.test_batch_sizes_vary_as_poisson_sampling_says)
 RATE = Claim(test_loader.test_a_plan_is_sampled_at_its_rate_to_the_last_digit, 300 / 63_000, None)
 INDEPENDENT = Claim(test_loader.test_inclusion_is_independent_of_record_and_step)
 WHOLE_BATCHES = Claim(test_loader.test_large_batches_come_whole_in_chunks_of_one_shape)
-RANDOM_ORDER = Claim(test_places_of_rows.test_the_records_of_a_step_stand_in_a_random_order)
-COMPUTED_ALIKE = Claim(test_places_of_rows.test_default_batches_are_multiples_of_32, 300, None)
+PLACES = Claim(test_places_of_rows.test_all_places_of_a_step_are_equally_likely)
+FREE_PLACES = Claim(test_places_of_rows.test_steps_of_one_seed_differ_by_what_joins, (37, 8))
+PLACES_OF_UNITS = Claim(test_places_of_rows.test_units_stand_in_a_random_order_at_random_places)
+JOINING_UNIT = Claim(
+    test_places_of_rows.test_what_joins_moves_a_sum_by_its_own_contribution_alone, (37, 8), "fast", "rows"
+)
+SHAPE_OF_GROUPS = Claim(test_places_of_rows.test_the_shape_of_groups_is_public)
 EMPTY_BATCHES = Claim(test_loader.test_empty_batches_are_steps)
 PRICE_RO = Claim(test_cost.test_mnist_steps_cost_the_regression_value, RO, 0.732)
 FILTER = Claim(test_filter.test_the_fully_adaptive_counterexample_is_refused)
@@ -523,30 +529,51 @@ MUTANTS = [
     (
         "large batches truncated",
         [WHOLE_BATCHES],
-        (PoissonLoader._parts, ("range(0, len($indices), $size)", "range(0, min($size, len($indices)), $size)")),
+        (PoissonLoader._chunks, ("np.unique($chunks)", "np.unique($chunks)[:1]")),
     ),
     (
         "empty batches skipped",
         [EMPTY_BATCHES],
-        (PoissonLoader.__iter__, ("yield Batch(self, $order)", "if len($order):\n    yield Batch(self, $order)")),
+        (PoissonLoader.__iter__, ("yield Batch(self, $indices)", "if len($indices):\n    yield Batch(self, $indices)")),
     ),
     (
         "records in the order of the table",
-        [RANDOM_ORDER],
-        (PoissonLoader.__iter__, ("$indices[self._rng.permutation(len($indices))]", "$indices")),
+        [PLACES],
+        (
+            PoissonLoader._chunks,
+            ("self._rng.permutation(max(self.plan.places, len($indices)))", "np.arange(len($indices))"),
+        ),
+    ),
+    (
+        "no free place for a record that joins",
+        [PLACES, FREE_PLACES],
+        (PoissonLoader._chunks, ("max(self.plan.places, len($indices))", "len($indices)")),
+    ),
+    (
+        "units in the order of the table",
+        [PLACES_OF_UNITS],
+        (PoissonLoader._chunks, ("$indices[self._rng.permutation(len($indices))]", "$indices")),
     ),
     (
         "one order for all steps",
-        [RANDOM_ORDER],
+        [PLACES],
         (NoiseGenerator.permutation, ("self.integers(1 << 62, 2).tolist()", "[1, 2]")),
     ),
     (
-        "batches whose last rows are left over",
-        [COMPUTED_ALIKE],
+        "rows of units computed in the order of the units",
+        [JOINING_UNIT],
         (
-            DPSGDPlan.physical_batch,
-            ("rows_computed_alike(max($most, min(1024, $rows)))", "max($most, min(1024, $rows))"),
+            ClippedSum._passes,
+            (
+                "$arranged.take_records(self._record($inputs, $weights))",
+                "self._record(*([x[$arranged.order] for x in $inputs],), $weights[$arranged.order])",
+            ),
         ),
+    ),
+    (
+        "groups as long as the largest",
+        [SHAPE_OF_GROUPS],
+        (TermwiseAggregate.result, ("self.plan.group_places", "1")),
     ),
     # steps
     ("net's noise seeded", [NET_SEED], (DPNet._run_steps, ("make_noise_generator(self.noise)", SEEDED))),

@@ -29,8 +29,8 @@ from ._units import Arrangement, RowUnits, rule_of_units
 _REFERENCE_SCALARS = 2**26
 # Rows of one part computed at once, at most (as `DPSGDPlan.physical_batch`).
 _MOST_ROWS = 1024
-# Rows of a batch that are computed alike at every place, and every multiple of them (see `rows_computed_alike`).
-_ALIKE = 32
+# Minus the logarithm of the probability with which a step has more records than places (see `room_for`).
+_RARE = 24
 # Smallest clip factor: float32 holds numbers below 2**-126 with fewer and fewer digits, and a factor that is rounded up
 # leaves a gradient above its clip norm.
 _SMALLEST_FACTOR = 2.0**-100
@@ -40,13 +40,15 @@ _SMALLEST_FACTOR = 2.0**-100
 _LARGEST_ENTRY = 2.0**110
 
 
-def rows_computed_alike(rows) -> int:
-    """Round a number of rows up to a multiple of 32: batches in which every row is computed alike at every place.
+def room_for(expected, most=1) -> int:
+    """Places for records that take part independently: more of them come with a probability below e**-24.
 
-    Kernels compute several rows or entries at once, and what is left over at the end of a batch by other instructions,
-    which round differently: those of a layer with one output, for example, or of a sigmoid.
+    `expected`: mean number of records, or of rows of units with at most `most` rows each. With L = 24, a sum of
+    independent counts of 0 or 1 of mean m exceeds m + t with a probability of at most exp(-t^2 / (2 (m + t / 3))). This
+    is e**-L at t = L / 3 + sqrt(L^2 / 9 + 2 L m) (Bernstein).
     """
-    return _ALIKE * math.ceil(rows / _ALIKE)
+    mean = expected / most
+    return max(1, math.ceil(most * (mean + _RARE / 3 + math.sqrt(_RARE**2 / 9 + 2 * _RARE * mean))))
 
 
 class LossModule(nn.Module):
@@ -296,7 +298,7 @@ class ClippedSum(Aggregate):
         """Records of each pass over rows of the batch, and the arrangement of its rows."""
         device = self.parameters[0].device
         arranged, weights = Arrangement(units.codes, device), units.weights(self.weighting).to(device)
-        return [(self._record(arranged.take(inputs), arranged.take(weights)), arranged)]
+        return [(arranged.take_records(self._record(inputs, weights)), arranged)]
 
     def _rules_of_units(self, passes):
         names = [name for records, _ in passes for name, *_ in records]
@@ -322,6 +324,10 @@ class ClippedSum(Aggregate):
     def _add_units_slowly(self, inputs, units, path):
         """As `_add_reference`: the gradients of rows are formed and added up by unit, some units at a time."""
         most = max(1, self._reference_scalars // sum(p.numel() for p in self.parameters))
+        # in one pass over all places, or each row alone: what one row gives must not depend on where others stand
+        whole = None
+        if path != "loop" and len(units.codes) <= most:
+            whole = self._example_gradients(tree_map(torch.Tensor.contiguous, inputs), len(units.codes), path)
         order = np.argsort(units.codes, kind="stable")[int((units.codes < 0).sum()) :]
         ends, first = np.cumsum(units.sizes), 0
         weights = units.weights(self.weighting)
@@ -330,11 +336,11 @@ class ClippedSum(Aggregate):
             last = max(first + 1, int(np.searchsorted(ends, begin + most, side="right")))
             rows = torch.from_numpy(order[begin : ends[last - 1]])
             codes = torch.from_numpy(units.codes)[rows] - first
-            # rows beyond those of these units, for a batch in which all rows are computed alike
-            more = rows_computed_alike(len(rows)) - len(rows) if path == "vmap" else 0
-            index = torch.cat([rows, rows[:1].repeat(more)])
-            taken = tree_map(lambda x: x[index.to(x.device)], inputs)  # noqa: B023
-            gradients = [g[: len(rows)] for g in self._example_gradients(taken, len(index), path)]
+            if whole is None:
+                taken = tree_map(lambda x: x[rows.to(x.device)], inputs)  # noqa: B023
+                gradients = self._example_gradients(taken, len(rows), "loop")
+            else:
+                gradients = [g[rows.to(g.device)] for g in whole]
             codes, scale = codes.to(gradients[0].device), weights[rows].to(gradients[0].device)
             gradients = [g * scale.to(g.dtype).view(-1, *[1] * (g.dim() - 1)) for g in gradients]
             sizes = sum(self._pool.square_norms(g) for g in gradients).sqrt_()
@@ -382,7 +388,6 @@ class ClippedSum(Aggregate):
 
     def _add_reference(self, inputs, mask, batch, path, shift=None):
         step = max(1, self._reference_scalars // sum(p.numel() for p in self.parameters))
-        step -= step % _ALIKE if step > _ALIKE else 0
         for i in range(0, batch, step):
             j = min(i + step, batch)
             gradients = self._example_gradients(tree_map(lambda x: x[i:j], inputs), j - i, path)  # noqa: B023
@@ -413,13 +418,14 @@ class PartedSum(ClippedSum):
     Notes
     -----
     The sum equals that of `ClippedSum` with all records for all models, in a fraction of the time. Rows of a part are
-    computed in batches of one shape, padded with zeros.
+    computed in batches of one shape, padded with zeros, at places drawn as in `PoissonLoader`.
     """
 
-    def __init__(self, root, plan, *, path="fast"):
+    def __init__(self, root, plan, *, path="fast", rng=None):
         super().__init__(root, plan.l2_bound, clip_norm=plan.clip_norm, path=path, weighting=plan.weighting)
-        sizes = plan.part_batch_sizes
-        self._rows = [min(_MOST_ROWS, rows_computed_alike(size + 2 * math.sqrt(size))) for size in sizes]
+        most = 1 if plan.unit is None else plan.unit.max_rows
+        self._places = [room_for(size, most) for size in plan.part_batch_sizes]
+        self._rng = rng
 
     def add(self, *inputs, mask=None, units=None):
         """Add the records of one physical batch, each to the block of its part."""
@@ -428,34 +434,47 @@ class PartedSum(ClippedSum):
             return
         network, X = self.root.module, inputs[0]
         mask, parts = self._mask(inputs, mask), network.part_of(X)
-        for part, size in enumerate(self._rows):
-            of_part = torch.nonzero(mask & (parts == part)).flatten()
+        for part, room in enumerate(self._places):
+            rows = torch.nonzero(mask & (parts == part)).flatten()
+            at = self._drawn(len(rows), room)
+            size = min(room, _MOST_ROWS)
             with network.only(part):
-                for rows in of_part.split(size):
-                    if len(rows):
-                        taken = tree_map(lambda x: _padded(x, rows, size), inputs)  # noqa: B023
-                        super().add(*taken, mask=torch.arange(size, device=X.device) < len(rows))
+                for first in range(0, -(-max(room, len(rows)) // size) * size, size):
+                    here = (at >= first) & (at < first + size)
+                    if here.any():
+                        own, place = rows[torch.from_numpy(here).to(rows.device)], at[here] - first
+                        taken = tree_map(lambda x: _at_places(x, own, place, size), inputs)  # noqa: B023
+                        filled = torch.zeros(size, dtype=torch.bool, device=X.device)
+                        filled[torch.from_numpy(place).to(X.device)] = True
+                        super().add(*taken, mask=filled)
+
+    def _drawn(self, n, room):
+        """Places of n rows, out of `room`, or of n where there is less room."""
+        return np.arange(n) if self._rng is None else self._rng.permutation(max(n, room))[:n]
 
     def _passes(self, inputs, units):
         """One pass for each part. The rows of a unit may lie in several, so its norm is that over all of them."""
         network, passes = self.root.module, []
+        device = inputs[0].device
         parts = network.part_of(inputs[0]).cpu().numpy()
-        weights = units.weights(self.weighting).to(inputs[0].device)
-        for part, size in enumerate(self._rows):
+        weights = units.weights(self.weighting).to(device)
+        for part, room in enumerate(self._places):
             rows = np.flatnonzero((units.codes >= 0) & (parts == part))
+            at, length = self._drawn(len(rows), room), max(room, len(rows))
             if len(rows):
-                length = size * -(-len(rows) // size)
-                codes = np.pad(units.codes[rows], (0, length - len(rows)), constant_values=-1)
-                arranged, rows = Arrangement(codes, inputs[0].device), torch.from_numpy(rows).to(inputs[0].device)
-                taken = tree_map(lambda x: _padded(x, rows, length), (inputs, weights))  # noqa: B023
+                codes = np.full(length, -1, dtype=np.int64)
+                codes[at] = units.codes[rows]
+                arranged, rows = Arrangement(codes, device), torch.from_numpy(rows).to(device)
+                taken = tree_map(lambda x: _at_places(x, rows, at, length), (inputs, weights))  # noqa: B023
                 with network.only(part):
-                    passes.append((self._record(*arranged.take(taken)), arranged))
+                    passes.append((arranged.take_records(self._record(*taken)), arranged))
         return passes
 
 
-def _padded(x, rows, size):
+def _at_places(x, rows, places, size):
+    """The rows of a tensor at places of one of `size` rows; the others are zero."""
     out = x.new_zeros((size, *x.shape[1:]))
-    out[: len(rows)] = x[rows]
+    out[torch.from_numpy(places).to(x.device)] = x[rows]
     return out
 
 

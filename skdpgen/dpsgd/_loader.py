@@ -35,8 +35,7 @@ class Batch:
         self._indices = indices
 
     def __iter__(self) -> Iterator[Chunk]:
-        for part in self._loader._parts(self._indices):
-            yield self._loader._chunk(part)
+        yield from self._loader._chunks(self._indices)
 
 
 def poisson_batches(n_records, sampling_rate, steps, rng, *, drawn_at_once=_DRAWN_AT_ONCE) -> Iterator[np.ndarray]:
@@ -117,9 +116,8 @@ class PoissonLoader:
     Notes
     -----
     Batch sizes are private: they are neither stored nor returned, and no public attribute holds the number of records.
-    A batch above ``plan.physical_batch`` is yielded in several chunks, the last one padded with zeros, so that all
-    passes have one shape. The records of a step stand in a random order, drawn anew in each step: a record that joins
-    then moves one other record, to the end of the batch, and not all that follow it (see `slack_of_sums`). No record
+    All physical batches have one shape. A record stands at a place drawn out of ``plan.places``, and free places are
+    zero: a record that joins takes a free place, and no other moves (see `slack_of_sums`). No record
     that is sampled is dropped. No unit is split between chunks, because its rows are
     clipped together: a unit of more rows than ``plan.physical_batch`` gets a chunk as long as it needs. The running
     time of a step depends on the number of chunks and is not protected: whoever can time single steps of a fit must be
@@ -155,22 +153,34 @@ class PoissonLoader:
     def __iter__(self) -> Iterator[Batch]:
         plan = self.plan
         for indices in poisson_batches(self._n_sampled, plan.sampling_rate, plan.steps, self._rng):
-            yield Batch(self, indices[self._rng.permutation(len(indices))])
+            yield Batch(self, indices)
 
     def example(self) -> Chunk:
         """Return a chunk of zeros with the shapes and dtypes of training: it reveals nothing about the values."""
-        return self._chunk(np.empty(0, dtype=np.int64), drawing=False)
+        nothing = np.empty(0, dtype=np.int64)
+        return self._chunk(nothing, nothing, drawing=False)
 
-    def _parts(self, indices):
-        """Split what is sampled for a step into chunks of at most `physical_batch` rows, without splitting a unit."""
-        size = self.physical_batch
-        if self._rows is None:
-            yield from (indices[start : start + size] for start in range(0, len(indices), size))
+    def _chunks(self, indices):
+        """The physical batches of a step: records, or units, at places that are drawn."""
+        if self._rows is not None:
+            yield from self._chunks_of_units(indices[self._rng.permutation(len(indices))])
             return
-        ends, start, done = np.cumsum(self._sizes[indices]), 0, 0
-        while start < len(indices):
+        size = self.physical_batch
+        places = self._rng.permutation(max(self.plan.places, len(indices)))[: len(indices)]
+        chunks = places // size
+        for chunk in np.unique(chunks):
+            here = chunks == chunk
+            yield self._chunk(indices[here], places[here] % size)
+
+    def _chunks_of_units(self, units):
+        """Units, in their order, in chunks of at most `physical_batch` rows; no unit is split."""
+        size = self.physical_batch
+        ends, start, done = np.cumsum(self._sizes[units]), 0, 0
+        while start < len(units):
             stop = max(start + 1, int(np.searchsorted(ends, done + size, side="right")))
-            yield indices[start:stop]
+            rows, codes = self._rows_of(units[start:stop])
+            length = size * max(1, -(-len(rows) // size))  # more than one batch for a single unit alone
+            yield self._chunk(rows, self._rng.permutation(length)[: len(rows)], codes, length)
             start, done = stop, ends[stop - 1]
 
     def _rows_of(self, units):
@@ -181,32 +191,30 @@ class PoissonLoader:
         first = self._starts[units] - (np.cumsum(sizes) - sizes)
         return self._rows[np.repeat(first, sizes) + np.arange(sizes.sum())], np.repeat(np.arange(len(units)), sizes)
 
-    def _chunk(self, indices, drawing=True) -> Chunk:
-        size, units = self.physical_batch, None
-        if self._rows is not None:
-            indices, codes = self._rows_of(indices)
-            size *= max(1, -(-len(indices) // size))  # more than one batch for a single unit alone
-            units = np.full(size, -1, dtype=np.int64)
-            units[: len(codes)] = codes
-        count = len(indices)
-        index = torch.from_numpy(indices)
+    def _chunk(self, indices, places, codes=None, size=None, *, drawing=True) -> Chunk:
+        size = self.physical_batch if size is None else size
+        index, at = torch.from_numpy(indices), torch.from_numpy(places)
 
         def rows(x):
             if x is None:
                 return None
             dtype = self.dtype if x.is_floating_point() else x.dtype
-            # without padding, indexing copies straight into a batch
             batch = torch.zeros((size, *x.shape[1:]), dtype=dtype)
-            batch[:count] = x[index]
+            batch[at] = x[index].to(dtype)
             return batch.to(self.device)
 
-        noise = None
+        noise = units = None
         if self.noise_shape is not None:
             shape = (size, *self.noise_shape)
             normals = self._rng.standard_normal(shape) if drawing else np.zeros(shape)
             noise = torch.from_numpy(normals).to(self.device, self.dtype)
-        mask = (torch.arange(size) < count).to(self.device)
-        return Chunk(tree_map(rows, self._X), rows(self._y), mask, noise, units)
+        if self._rows is not None:
+            units = np.full(size, -1, dtype=np.int64)
+            if codes is not None:
+                units[places] = codes
+        mask = torch.zeros(size, dtype=torch.bool)
+        mask[at] = True
+        return Chunk(tree_map(rows, self._X), rows(self._y), mask.to(self.device), noise, units)
 
 
 def _rows_by_unit(units, most, rng):

@@ -12,7 +12,7 @@ from ..accounting._calibration import check_noise_of_steps
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.printing import shown
 from ..utils.validation import convert_fields
-from ._clipping import ClippedSum, PartedSum, rows_computed_alike
+from ._clipping import ClippedSum, PartedSum, room_for
 
 # Relative error of the gradient of a unit, whose rows may cancel (see `_layers`).
 _ROUNDING_OF_UNITS = 2.0**-15
@@ -212,12 +212,9 @@ def slack_of_sums(n_terms, noise_multiplier, rounding=2.0**-20) -> float:
 
     A record that joins must not change the gradients of the others. Each is a function of the record alone, but float32
     may round it differently at another place of the batch, and where the loss has a kink, one unit in the last place
-    can turn a gradient around. Two things prevent this. The records of a step stand in a random order: let the one that
-    joins take any place, and the record that stood there the place after the last one. Each order of the larger batch
-    is then equally likely, and one other record has moved, not all that follow. And a physical batch has a multiple of
-    32 rows by default, which are computed alike, to the bit, at every place (see `rows_computed_alike`), so that the
-    gradient of the record that moved stays as it is. With another `max_physical_batch` it may turn around, and a sum
-    may move by the bounds of three records.
+    can turn a gradient around. So a record stands at a place drawn out of a public number of places, which is larger
+    than a step needs (`room_for`): any choice of different places is equally likely. One that joins takes any of the
+    free places, and all others stay.
 
     What is left is the order in which terms are added. The relative error of each term is taken as 2**-20 (a few units
     in the last place), and all errors may point one way, so the sum moves by at most ``n_terms * 2**-20 * clip``.
@@ -264,9 +261,7 @@ class DPSGDPlan(ChargedPlan):
         Relation under which the plan is charged and `epsilon` is computed.
     max_physical_batch : int, default=None
         Rows computed at once. A larger batch is accumulated over several of these and a smaller one is padded, so that
-        every pass has one shape. None: two standard deviations above `expected_batch_size`, rounded up to a multiple of
-        32, at most 1024. Other numbers should be multiples of 32 too: in others the last rows may be rounded
-        differently, and a record that joins may turn the gradient of another one (see `slack_of_sums`).
+        every pass has one shape. None: room for almost any step (see `room_for`), in equal parts of at most 1024.
     unit : PrivacyUnit, default=None
         What a "record" is above, where it is not a row: all rows of a person, for example. Each step then includes
         every unit independently; the gradient of a unit is the sum ("rows") or the mean ("units") over its rows, and is
@@ -369,10 +364,17 @@ class DPSGDPlan(ChargedPlan):
         """Rows of one forward pass, padding included."""
         if self.max_physical_batch is not None:
             return int(self.max_physical_batch)
-        # the variance of the number of rows is at most `most` times that of as many units of one row
-        most = 1 if self.unit is None else self.unit.max_rows
-        rows = math.ceil(self.expected_batch_size + 2 * math.sqrt(most * self.expected_batch_size))
-        return rows_computed_alike(max(most, min(1024, rows)))
+        room = self._room
+        return max(1 if self.unit is None else self.unit.max_rows, -(-room // -(-room // 1024)))
+
+    @property
+    def places(self) -> int:
+        """Places of a step for records; of all its physical batches, which are a multiple of `physical_batch`."""
+        return self.physical_batch * -(-self._room // self.physical_batch)
+
+    @property
+    def _room(self):
+        return room_for(self.expected_batch_size, 1 if self.unit is None else self.unit.max_rows)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -417,7 +419,7 @@ class PartedPlan(DPSGDPlan):
 
     def make_aggregate(self, root, rng, *, path="fast"):
         """Make the `PartedSum` of this plan."""
-        return PartedSum(root, self, path=path)
+        return PartedSum(root, self, path=path, rng=rng)
 
 
 def plan_of_fit(training, charged, noise_multiplier, expected_batch_size, kind=DPSGDPlan, **own):

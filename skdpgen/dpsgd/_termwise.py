@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 
 from .._types import BoundedSum
 from ..utils.validation import convert_fields
-from ._clipping import Aggregate, ClippedSum, clip_factors, first_leaf, square_norm
+from ._clipping import Aggregate, ClippedSum, clip_factors, first_leaf, room_for, square_norm
 from ._plan import DPSGDPlan
 from ._units import RowUnits
 
@@ -95,6 +95,12 @@ class TermwisePlan(DPSGDPlan):
     def group_weight(self) -> float:
         """Weight of a group's gradient in the sum, relative to a record's: B/b, of public constants."""
         return self.expected_batch_size / self.n_groups
+
+    @property
+    def group_places(self) -> int:
+        """Places of a group for its records: more come with a probability below e**-24 (see `room_for`)."""
+        most = self.unit.max_rows if self.weighting == "rows" else 1
+        return room_for(self.expected_batch_size / self.n_groups, most)
 
     @property
     def difference_bound(self) -> float:
@@ -198,7 +204,7 @@ class TermwiseAggregate(_GroupAggregate):
         parts, self._parts = self._parts, []
         if parts:
             inputs, mask, labels = _join(parts)
-            inputs, members = gather_groups(inputs, mask, labels, self.plan.n_groups)
+            inputs, members = gather_groups(inputs, mask, labels, self.plan.n_groups, self.plan.group_places)
             self._groups.reset()
             self._groups.add(*inputs, group_draws(members, self._noise_shape, self._rng))
             for out, term in zip(total, self._groups.result().value):
@@ -233,8 +239,10 @@ def draw_groups(n_records, n_groups, rng) -> np.ndarray:
     return rng.integers(n_groups, n_records)
 
 
-def gather_groups(inputs, mask, labels, n_groups):
+def gather_groups(inputs, mask, labels, n_groups, places=1):
     """Return the rows of a batch by group, padded with zeros.
+
+    `places`: public: least number of places of each group. A record that joins must not change the shape of all groups.
 
     `mask`: shape (batch,). `labels`: shape (batch,). Returns `inputs` (n_groups, length, ...); `members` (n_groups,
     length): 1.0 for records, 0.0 for padding; of the floating dtype of the inputs.
@@ -244,7 +252,7 @@ def gather_groups(inputs, mask, labels, n_groups):
     order = np.argsort(groups, kind="stable")
     rows, groups = rows[order], groups[order]
     counts = np.bincount(groups, minlength=n_groups)
-    length = _LENGTH * max(1, -(-int(counts.max()) // _LENGTH))
+    length = _LENGTH * -(-max(places, int(counts.max())) // _LENGTH)
     place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     index = np.zeros((n_groups, length), dtype=np.int64)
     present = np.zeros((n_groups, length), dtype=bool)

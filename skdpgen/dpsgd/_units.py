@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map
 
 from ..utils.categories import inexact_bits, kinds
 from ._layers import _ROWS_CANCELLATION, RULES, LayerGradient, Pool, UnsupportedShapeError, _linear_sum, _trainable
@@ -164,11 +163,19 @@ class Arrangement:
         several = [block for block in self.blocks if 1 < block.size <= _WIDEST]
         self.windows = _make_windows(several, device) if several else None
 
-    def take(self, inputs):
-        """Return rows of a batch (a tree of tensors) in the order of the arrangement."""
+    def take_records(self, records):
+        """Return what a pass recorded of its layers with the rows in the order of the arrangement.
+
+        The pass itself is over the places of the batch: what it gives for a row must not depend on the units of others.
+        """
         if self.order is None:
-            return inputs
-        return tree_map(lambda x: x[self.order], inputs)
+            return records
+        return [(name, layer, self._arranged(a), self._arranged(g)) for name, layer, a, g in records]
+
+    def _arranged(self, x):
+        if len(x) % self.n_rows:
+            raise UnsupportedShapeError("a layer's input does not start with the batch dimension")
+        return x.unflatten(0, (self.n_rows, -1))[self.order].flatten(0, 1)
 
 
 class _BlockPool(Pool):

@@ -92,13 +92,14 @@ def test_large_batches_come_whole_in_chunks_of_one_shape():
     plan = make_plan(0.999999, 2, 60, max_physical_batch=16)
     for batch in PoissonLoader((X, np.arange(60)), plan=plan, rng=make_noise_generator()):
         chunks = list(batch)
-        assert [tuple(c.X.shape) for c in chunks] == [(16, 1)] * 4
+        assert 4 <= len(chunks) <= plan.places // 16
+        assert {tuple(c.X.shape) for c in chunks} == {(16, 1)}
         assert chunks[0].X.dtype == torch.float32
         assert sum(int(c.mask.sum()) for c in chunks) == 60
         rows = torch.cat([c.X[c.mask] for c in chunks]).flatten()
         assert sorted(rows.tolist()) == list(range(1, 61))
         assert torch.cat([c.y[c.mask] for c in chunks]).tolist() == (rows - 1).tolist()
-        assert not chunks[-1].X[~chunks[-1].mask].any()
+        assert not any(c.X[~c.mask].any() for c in chunks)
 
 
 def test_noise_for_samples_has_its_shape_and_is_drawn_for_every_place():
@@ -125,11 +126,12 @@ def test_noise_for_samples_has_its_shape_and_is_drawn_for_every_place():
     ],
 )
 def test_data_sets_of_all_kinds(data):
-    loader = PoissonLoader(data, plan=make_plan(1.0, 1, 8, max_physical_batch=8), rng=make_noise_generator())
+    plan = make_plan(1.0, 1, 8)
+    loader = PoissonLoader(data, plan=plan, rng=make_noise_generator())
     (chunk,) = next(iter(loader))
     X = chunk.X["x"] if isinstance(chunk.X, dict) else chunk.X
-    assert X.shape == (8, 3)
-    assert bool(chunk.mask.all())
+    assert X.shape == (plan.places, 3)
+    assert int(chunk.mask.sum()) == 8
     example = loader.example()
     assert not example.mask.any()
 

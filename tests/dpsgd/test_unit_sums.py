@@ -231,8 +231,8 @@ class SamplesRows(PoissonLoader):
         super().__init__(dataset, units=np.arange(len(units)), **options)
         self._unit = units
 
-    def _chunk(self, indices, drawing=True):
-        chunk = super()._chunk(indices, drawing)
+    def _chunk(self, *rows, **options):
+        chunk = super()._chunk(*rows, **options)
         rows = np.where(
             chunk.units >= 0, self._unit[np.minimum(chunk.X[:, 0].numpy().astype(int), len(self._unit) - 1)], -1
         )
