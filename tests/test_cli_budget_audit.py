@@ -240,3 +240,15 @@ def test_dp_sgd_is_audited_by_many_trainings(capsys):
 @pytest.mark.parametrize("command", ["audit DPPCA", "budget --columns 3"])
 def test_an_epsilon_out_of_range_is_refused_in_the_words_of_the_command_line(capsys, command):
     assert "--epsilon must be from 1e-06 to 1000; got 0" in refused(capsys, *command.split(), "--epsilon", "0")
+
+
+def test_a_plan_of_kinds_inferred_from_values_is_for_the_data_holder_alone(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"age": range(40, 60), "ill": ["no", "yes"] * 10}).to_csv("rows.csv", index=False)
+    command = ["budget", "rows.csv", "--rows", "4000"]
+    assert main(command) == 0
+    assert "one row can change them, and so this plan" in capsys.readouterr().err
+    assert main(["schema", "rows.csv", "--no-questions", "--output", "schema.json"]) == 0
+    capsys.readouterr()
+    assert main([*command, "--schema", "schema.json"]) == 0
+    assert "one row can change" not in capsys.readouterr().err

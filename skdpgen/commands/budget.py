@@ -151,8 +151,9 @@ def _data(arguments):
     import numpy as np
 
     from .. import Schema
-    from ..data.table_reading import read_table
+    from ..data.table_reading import KINDS_FROM_VALUES, read_table
     from ..model_selection import rows_like
+    from ..utils.printing import listed, say
 
     given = [name for name in ("input", "schema", "columns") if getattr(arguments, name) is not None]
     if arguments.columns is not None:
@@ -172,6 +173,12 @@ def _data(arguments):
         left_out, schema = columns_left_out(arguments, schema, notation)
         unit = arguments.unit
         rows = read_table(arguments.input, notation, schema=with_unit(schema, unit), unit=unit, left_out=left_out)
+        if names := rows.attrs.get(KINDS_FROM_VALUES):
+            say(
+                f"the kinds of {listed(names, 10)} were inferred from the values of {arguments.input}: one row can "
+                "change them, and so this plan, which is for the data holder alone. With --schema it depends on "
+                "declared columns"
+            )
         return (rows,), schema, columns_of(arguments.input, notation)
     if schema is None:
         raise ValueError("give INPUT, --schema or --columns: a plan depends on the columns")

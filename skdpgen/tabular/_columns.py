@@ -491,6 +491,8 @@ class Categorical:
 
     def _checked_lengths(self, lengths):
         """Number of first characters that the codes of a group share, or a tuple of them where groups have groups."""
+        if str(self.dtype).startswith("interval"):
+            _fail(self, f"hierarchy: categories of dtype {self.dtype!r} have no first characters; name groups of them")
         if lengths[0] < 1:
             _fail(self, f"hierarchy must be at least 1 character of a category; got {lengths[0]}")
         if len(lengths) > _MOST_LEVELS:
@@ -776,13 +778,14 @@ def prefix_lengths(column) -> tuple:
 def group_value(value, length):
     """Value that stands for the categories with the same first characters, or None if there is none.
 
-    It is the first characters themselves, of the type of the value: a function of the value alone.
+    It is the first characters themselves: a function of the value alone. Of numbers it is an integer, of those too that
+    are floats because they are large: equal names would else have the type of whichever value comes first.
     """
     if isinstance(value, str):
         return value[:length]
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value % 1 != 0:
         return None
-    return type(value)(int(str(int(value))[:length]))
+    return int(str(int(value))[:length])
 
 
 def standing_for(value, column, categories):

@@ -557,3 +557,20 @@ def test_a_hierarchy_of_too_many_levels_is_refused():
     for hierarchy in (deep, tuple(range(1, 100))):
         with pytest.raises(SchemaError, match="at most 32 levels"):
             Categorical("code", hierarchy=hierarchy)
+
+
+def test_the_type_of_first_characters_does_not_follow_from_one_row():
+    """Large whole numbers are floats where floats are exact; their first characters are integers."""
+    codes = [10**20 + 3 + 2 * k for k in range(500)] + [12 * 10**18 + 1 + 2 * k for k in range(500)]
+    schema, found = Schema([Categorical("code", hierarchy=2)]), []
+    for more in ([], [10**19], [121.0]):
+        cells = schema_histogram(pd.DataFrame({"code": pd.Series(codes + more, dtype=object)}), schema)
+        column = learning.schema_from_histogram(cells.bounded_sum.value, cells, 20.0, 1e-5)["code"]
+        found.append((column.dtype, column.other, [(type(value), value) for value in column.categories]))
+    assert found[0] == found[1] == found[2]
+    assert {kind for kind, _ in found[0][2]} == {int}
+
+
+def test_intervals_have_no_first_characters():
+    with pytest.raises(SchemaError, match="have no first characters"):
+        Categorical("age", dtype="interval[float64, right]", hierarchy=1)
