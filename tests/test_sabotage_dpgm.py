@@ -70,7 +70,7 @@ MUTANTS = [
     (
         "rows beyond a physical batch dropped",
         [SAME_SUM],
-        (PartedSum.add, ("$of_part.split($size)", "[$of_part[:$size]]")),
+        (PartedSum.add, ("range(0, max($room, len($rows)), $size)", "range(0, $size, $size)")),
     ),
     (
         "losses of other clusters' records",

@@ -148,7 +148,7 @@ MUTANTS = [
         "chunks of more rows than memory is planned for",
         [CHUNKS],
         (
-            PoissonLoader._parts,
+            PoissonLoader._chunks_of_units,
             (
                 "int(np.searchsorted($ends, $done + $size, side='right'))",
                 "1 + int(np.searchsorted($ends, $done + $size, side='right'))",

@@ -439,7 +439,7 @@ class PartedSum(ClippedSum):
             at = self._drawn(len(rows), room)
             size = min(room, _MOST_ROWS)
             with network.only(part):
-                for first in range(0, -(-max(room, len(rows)) // size) * size, size):
+                for first in range(0, max(room, len(rows)), size):
                     here = (at >= first) & (at < first + size)
                     if here.any():
                         own, place = rows[torch.from_numpy(here).to(rows.device)], at[here] - first
