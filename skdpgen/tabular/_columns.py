@@ -385,9 +385,8 @@ class Categorical:
         learned, so "I" may stand for rare codes such as "I21". Groups may have groups: in place of categories, a group
         name may have a mapping, and a tuple of increasing numbers, such as ``(1, 3)``, gives the characters of each
         level. The fit then divides a group into its groups, and these into categories, where released counts show
-        enough rows. None: a fit forms groups for a
-        column of many categories, within its budget. The attribute is a tuple of pairs, the number, or the tuple of
-        numbers.
+        enough rows. None: a fit forms groups for a column of many categories, within its budget. The attribute is a
+        tuple of pairs, the number, or the tuple of numbers.
 
     Raises
     ------

@@ -218,8 +218,8 @@ def _kept_categories(column, parts, histogram, noise_sd, delta, n_selected, most
     """Released categories of a column with their noisy counts, and released groups of the others.
 
     Groups are first characters that enough rows have (see `SchemaHistogram.keys`): each such count has a threshold, for
-    the noise of its weight, and the thresholds of all counts of all columns share the delta. A group that
-    has no rows beside those of its released categories and groups, by the noisy counts alone, is left out.
+    the noise of its weight, and the thresholds of all counts of all columns share the delta. A group that has no rows
+    beside those of its released categories and groups, by the noisy counts alone, is left out.
     """
     keys, lengths, weights = histogram.keys[column.name], prefix_lengths(column), column_weights(column)
     room, masks = most, []
