@@ -151,7 +151,7 @@ MUTANTS = [
             PoissonLoader._chunks_of_units,
             (
                 "int(np.searchsorted($ends, $done + $size, side='right'))",
-                "1 + int(np.searchsorted($ends, $done + $size, side='right'))",
+                "min(len($ends), 1 + int(np.searchsorted($ends, $done + $size, side='right')))",
             ),
         ),
     ),

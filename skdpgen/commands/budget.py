@@ -89,6 +89,7 @@ def run(arguments):
         warnings.simplefilter("ignore")
         plan = BudgetPlan.of(estimator.plan(*data), arguments.rows)
         compared = _compared(estimator.plan(*data), most or _COMPARED) if units else []
+    _say_what_was_inferred(arguments, data[0])
     if arguments.plot:
         plan.plot(arguments.plot)
     if arguments.json:
@@ -146,14 +147,24 @@ def _estimator(arguments, units, schema):
     return make_model(arguments.model, parameters | units | settings)
 
 
+def _say_what_was_inferred(arguments, rows):
+    from ..data.sources import KINDS_FROM_VALUES
+    from ..utils.printing import listed, say
+
+    if names := getattr(rows, "attrs", {}).get(KINDS_FROM_VALUES):
+        say(
+            f"the kinds of {listed(names, 10)} were inferred from the values of {arguments.input}: one row can change "
+            "them, and so this plan, which is for the data holder alone. With --schema it depends on declared columns"
+        )
+
+
 def _data(arguments):
     """Arguments of `plan` (the rows of the file, or dummy rows of the declared columns), schema and column names."""
     import numpy as np
 
     from .. import Schema
-    from ..data.table_reading import KINDS_FROM_VALUES, read_table
+    from ..data.table_reading import read_table
     from ..model_selection import rows_like
-    from ..utils.printing import listed, say
 
     given = [name for name in ("input", "schema", "columns") if getattr(arguments, name) is not None]
     if arguments.columns is not None:
@@ -173,12 +184,6 @@ def _data(arguments):
         left_out, schema = columns_left_out(arguments, schema, notation)
         unit = arguments.unit
         rows = read_table(arguments.input, notation, schema=with_unit(schema, unit), unit=unit, left_out=left_out)
-        if names := rows.attrs.get(KINDS_FROM_VALUES):
-            say(
-                f"the kinds of {listed(names, 10)} were inferred from the values of {arguments.input}: one row can "
-                "change them, and so this plan, which is for the data holder alone. With --schema it depends on "
-                "declared columns"
-            )
         return (rows,), schema, columns_of(arguments.input, notation)
     if schema is None:
         raise ValueError("give INPUT, --schema or --columns: a plan depends on the columns")
