@@ -117,11 +117,10 @@ class PoissonLoader:
     -----
     Batch sizes are private: they are neither stored nor returned, and no public attribute holds the number of records.
     All physical batches have one shape. A record stands at a place drawn out of ``plan.places``, and free places are
-    zero: a record that joins takes a free place, and no other moves (see `slack_of_sums`). No record
-    that is sampled is dropped. No unit is split between chunks, because its rows are
-    clipped together: a unit of more rows than ``plan.physical_batch`` gets a chunk as long as it needs. The running
-    time of a step depends on the number of chunks and is not protected: whoever can time single steps of a fit must be
-    trusted.
+    zero: a record that joins takes a free place, and no other moves (see `slack_of_sums`). No record that is sampled is
+    dropped. No unit is split between chunks, because its rows are clipped together: a unit of more rows than
+    ``plan.physical_batch`` gets a chunk as long as it needs. The running time of a step depends on the number of chunks
+    and is not protected: whoever can time single steps of a fit must be trusted.
     """
 
     def __init__(self, dataset, *, plan, rng, noise_shape=None, device="cpu", dtype=torch.float32, units=None):
