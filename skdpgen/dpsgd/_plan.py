@@ -255,8 +255,8 @@ class DPSGDPlan(ChargedPlan):
         ``noise_std / l2_bound``, under both relations: they differ in the accounting of Poisson-sampled steps alone.
         **0 is the non-private reference: no noise and no clipping.**
     expected_batch_size : float
-        ``sampling_rate`` times the public or released number of rows: the constant denominator of every step. Never
-        the realised batch size.
+        ``sampling_rate`` times the public or released number of rows: the constant denominator of every step, and what
+        the number of places follows from. Never the realised batch size, and not a much smaller number.
     neighboring : {"add_or_remove_one", "replace_one"}, default="add_or_remove_one"
         Relation under which the plan is charged and `epsilon` is computed.
     max_physical_batch : int, default=None

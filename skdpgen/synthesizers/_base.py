@@ -325,8 +325,9 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             A saved model does not keep what was relaxed.
         """
         check_is_fitted(self)
-        self._relaxed = ()
+        earlier, self._relaxed = self._relaxed, ()
         texts = dict.fromkeys(one.text for one in self._drawn_again())
+        self._relaxed = earlier
         if unknown := [text for text in constraints if text not in texts]:
             raise ValueError(
                 f"relax: rows are not drawn again for {shown(unknown[0])}; they are for {listed(texts) or 'nothing'}"
