@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import zlib
+from types import SimpleNamespace
 
 # Workers of `pytest -n` share the cores: threads of their own would make them wait for each other. Before numpy, torch.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from skdpgen.utils import noise
 from skdpgen.utils.forks import process_identity
 from skdpgen.utils.noise import NoiseGenerator, override_noise
 
@@ -75,11 +77,16 @@ def _repeatable(name):
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(sum(seed))
     torch.default_generator.manual_seed(sum(seed))  # `torch.manual_seed` also looks for devices, for milliseconds
-    default_rng, streams, fits = np.random.default_rng, itertools.count(), itertools.count()
+    default_rng, bits, streams, fits = np.random.default_rng, np.random.PCG64DXSM, itertools.count(), itertools.count()
+
+    def seeded(made):
+        return lambda given=None: made([*seed, next(streams)] if given is None else given)
+
     with pytest.MonkeyPatch.context() as patch, override_noise(lambda kind: RepeatableNoise(kind, [*seed, next(fits)])):
-        patch.setattr(
-            np.random, "default_rng", lambda given=None: default_rng([*seed, next(streams)] if given is None else given)
-        )
+        patch.setattr(np.random, "default_rng", seeded(default_rng))
+        # Audits make generators that draw another scale than they state: these take their keys from here too.
+        patch.setattr(noise, "os", SimpleNamespace(urandom=default_rng(seed).bytes))
+        patch.setattr(np.random, "PCG64DXSM", seeded(bits))
         yield
 
 

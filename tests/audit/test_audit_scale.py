@@ -76,7 +76,7 @@ def test_fits_whose_noise_is_not_that_stated_say_that_they_are_not_private():
     for name, block in blocks.items():
         accountant = PrivacyAccountant(1.0)
         with block():
-            fitted = DPPCA(**DECLARED, accountant=accountant).fit(X[:50])
+            fitted = DPPCA(**DECLARED, accountant=accountant).fit(X[:500])
         assert fitted.card_["private"] is False, name
         assert accountant.report().attrs["private"] is False, name
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 
 import numpy as np
@@ -19,6 +18,7 @@ from skdpgen.dpsgd import _noise as noise
 from skdpgen.dpsgd._noise import NormalStream, fill_fast, fill_secure
 from skdpgen.dpsgd._subsets import SubsetPlan, hash_subsets
 from skdpgen.dpsgd._termwise import TermwiseAggregate, TermwisePlan
+from skdpgen.utils import noise as generators
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator
 
 KEY = bytes(range(32))
@@ -109,9 +109,9 @@ def test_a_key_has_256_bits_all_of_which_matter():
 
 
 def test_the_operating_system_gives_the_whole_key():
-    asked, urandom = [], os.urandom
+    asked, urandom = [], generators.os.urandom
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "urandom", lambda n: asked.append(n) or urandom(n))
+        patch.setattr(generators.os, "urandom", lambda n: asked.append(n) or urandom(n))
         NoiseGenerator("secure")
     assert asked == [32]
 
