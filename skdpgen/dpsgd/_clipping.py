@@ -15,6 +15,7 @@ import warnings
 
 import numpy as np
 import torch
+from scipy.special import lambertw
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 from torch.func import functional_call, grad, vmap
@@ -30,7 +31,7 @@ _REFERENCE_SCALARS = 2**26
 # Rows of one part computed at once, at most (as `DPSGDPlan.physical_batch`).
 _MOST_ROWS = 1024
 # Minus the logarithm of the probability with which a step has more records than places (see `room_for`).
-_RARE = 24
+_RARE = 36
 # Smallest clip factor: float32 holds numbers below 2**-126 with fewer and fewer digits, and a factor that is rounded up
 # leaves a gradient above its clip norm.
 _SMALLEST_FACTOR = 2.0**-100
@@ -41,14 +42,15 @@ _LARGEST_ENTRY = 2.0**110
 
 
 def room_for(expected, most=1) -> int:
-    """Places for records that take part independently: more of them come with a probability below e**-24.
+    """Places for records that take part independently: more of them come with a probability below e**-36.
 
-    `expected`: mean number of records, or of rows of units with at most `most` rows each. With L = 24, a sum of
-    independent counts of 0 or 1 of mean m exceeds m + t with a probability of at most exp(-t^2 / (2 (m + t / 3))). This
-    is e**-L at t = L / 3 + sqrt(L^2 / 9 + 2 L m) (Bernstein).
+    `expected`: mean number of records, or of rows of units with at most `most` rows each. A sum of independent numbers
+    between 0 and 1, of mean m, is above a > m with a probability of at most exp(-(a log(a / m) - a + m)) (Chernoff).
+    With Lambert's function W this is e**-L at a = m exp(1 + W((L / m - 1) / e)).
     """
     mean = expected / most
-    return max(1, math.ceil(most * (mean + _RARE / 3 + math.sqrt(_RARE**2 / 9 + 2 * _RARE * mean))))
+    room = mean * math.exp(1 + lambertw((_RARE / mean - 1) / math.e).real)
+    return max(1, math.ceil(most * room))
 
 
 class LossModule(nn.Module):

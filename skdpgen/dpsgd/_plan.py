@@ -277,7 +277,7 @@ class DPSGDPlan(ChargedPlan):
     >>> plan = DPSGDPlan(sampling_rate=0.005, steps=840, l2_bound=1.0, noise_multiplier=1.4,
     ...                  expected_batch_size=300)
     >>> plan.noise_std, plan.physical_batch
-    (1.4, 429)
+    (1.4, 459)
     """
 
     sampling_rate: float

@@ -98,7 +98,7 @@ class TermwisePlan(DPSGDPlan):
 
     @property
     def group_places(self) -> int:
-        """Places of a group for its records: more come with a probability below e**-24 (see `room_for`)."""
+        """Places of a group for its records: more come with a probability below e**-36 (see `room_for`)."""
         most = self.unit.max_rows if self.weighting == "rows" else 1
         return room_for(self.expected_batch_size / self.n_groups, most)
 
