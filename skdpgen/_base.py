@@ -404,6 +404,11 @@ class PrivateEstimator(BaseEstimator):
         """Released numbers of the fit: arrays that are attributes."""
         return [value for name, value in vars(self).items() if name.endswith("_") and isinstance(value, np.ndarray)]
 
+    def _seed(self):
+        """Seed of initialisations; follows `random_state`, and never draws from the generators of the process."""
+        seed = draw_seed(self.random_state)
+        return int(np.random.default_rng().integers(2**31)) if seed is None else seed
+
     def _sampler(self, random_state):
         """Return the generator for one `sample` call: the advancing stream, or a repeatable one if a seed is given."""
         if random_state is None:
