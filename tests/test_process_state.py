@@ -56,7 +56,9 @@ _REASONS = {
         "accounting/_card.py: cache _installed",
         "tabular/_columns.py: cache of available_timezones",
     ],
-    "locks, and the number of forks": [
+    "locks, the number of forks, and which objects are being fitted": [
+        "_base.py: change of _fits",
+        "_base.py: container _fits",
         "accounting/_ledger.py: change of _turns",
         "utils/forks.py: change of _locks",
         "utils/forks.py: global _forks",
