@@ -20,6 +20,7 @@ from .accounting._facts import array_columns, declared_facts
 from .accounting._reservation import CalibratedFit, PhaseRecorder
 from .exceptions import PrivacyLeakWarning
 from .utils.callers import warn_user
+from .utils.forks import ForkSafeLock, process_identity
 from .utils.noise import make_noise_generator
 from .utils.numerics import usual_numerics
 from .utils.printing import type_and_shape
@@ -189,6 +190,11 @@ class PrivateEstimator(BaseEstimator):
         those that it issues before the charge: where warnings are errors, one would end a fit that is charged. Yields
         the `_DelayedWarnings`.
         """
+        with _alone(self):
+            yield from self._fitting_alone()
+
+    def _fitting_alone(self):
+        """The block of `_fitting`, where no other fit of this object is on its way."""
         parameters = self.get_params(deep=False)
         before = dict(vars(self))
         vars(self).update({name: _converted(value) for name, value in parameters.items()})
@@ -404,6 +410,11 @@ class PrivateEstimator(BaseEstimator):
         """Released numbers of the fit: arrays that are attributes."""
         return [value for name, value in vars(self).items() if name.endswith("_") and isinstance(value, np.ndarray)]
 
+    def _seed(self):
+        """Seed of initialisations; follows `random_state`, and never draws from the generators of the process."""
+        seed = draw_seed(self.random_state)
+        return int(np.random.default_rng().integers(2**31)) if seed is None else seed
+
     def _sampler(self, random_state):
         """Return the generator for one `sample` call: the advancing stream, or a repeatable one if a seed is given."""
         if random_state is None:
@@ -411,6 +422,30 @@ class PrivateEstimator(BaseEstimator):
         if isinstance(random_state, np.random.Generator):
             return random_state
         return np.random.default_rng(draw_seed(random_state))
+
+
+# objects that are being fitted, each by its process and its identity
+_fits = set()
+_fits_lock = ForkSafeLock()
+
+
+@contextmanager
+def _alone(estimator):
+    """Refuse a fit of an estimator while another one is on its way: the model would hold parts of both, at one cost."""
+    own, begun = (process_identity(), id(estimator)), False
+    try:
+        with _fits_lock:
+            if own in _fits:
+                raise RuntimeError(
+                    f"this {type(estimator).__name__} is being fitted, in another thread: an object holds one fit. Fit "
+                    "a clone in each thread (sklearn.base.clone); nothing was charged"
+                )
+            begun = True
+            _fits.add(own)
+        yield
+    finally:
+        if begun:
+            _fits.discard(own)
 
 
 def draw_seed(random_state):

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import nn
 
-from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator, draw_seed
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import SPLIT_CONSTRAINTS, UNIT_CONSTRAINTS
 from .._types import unit_of
 from ..accounting import Phase
@@ -315,7 +315,7 @@ class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
             plan=plan,
             noise=self.noise,
             device=self.device,
-            random_state=draw_seed(self.random_state),
+            random_state=self._seed(),
             verbose=2 if shows_bars(self.progress) else 0,
             module__n_features=n_features,
             module__n_classes=n_classes,

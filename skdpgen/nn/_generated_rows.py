@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from ..dpsgd._seeding import torch_seeded
 from ..utils.blocks import exact_product
 from ._generators import ConditionalGenerator, one_hot
 
@@ -87,7 +88,8 @@ def emphasize_classes(generator):
 def to_rows(generator, basis=None, gains=1.0):
     """The generator of rows for one of coordinates in a public basis: basis and gains become part of its last layer."""
     width = generator.n_outputs if basis is None else len(basis)
-    whole = ConditionalGenerator(**{**generator.architecture, "n_outputs": width})
+    with torch_seeded(0):  # its first parameters are replaced, and torch's generators are the caller's
+        whole = ConditionalGenerator(**{**generator.architecture, "n_outputs": width})
     last = torch.as_tensor(gains, dtype=torch.float32).expand(generator.n_outputs)
     last = torch.diag(last) if basis is None else torch.as_tensor(basis, dtype=torch.float32) * last
     arrays = generator.state_dict()

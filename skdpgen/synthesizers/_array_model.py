@@ -129,8 +129,12 @@ class ArrayModel(ReleasedModel):
         return ArraysGiven(self, given)
 
     def encode(self, X):
-        """Latent of rows."""
-        return self.generator.space.encode(self._scale(X)[0])
+        """Latent of rows, in blocks of one shape (see `map_blocks`)."""
+        scaled = self._scale(X)[0]
+        found = np.empty((len(scaled), self.n_latent))
+        for part, latent in map_blocks(self.generator.space.encode, scaled):
+            found[part] = latent
+        return found
 
     def decode(self, latent, rng):
         """Rows from latents; the columns of y are left out."""

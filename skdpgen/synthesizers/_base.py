@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator, draw_seed
+from .._base import PRIVACY_CONSTRAINTS, PrivateEstimator
 from .._parameters import DPSGD, SPLIT_CONSTRAINTS, flat_parameters, object_of
 from .._types import UnitRelation
 from ..accounting import FitPlan, PrivacyCard
@@ -548,11 +548,6 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         self.class_ratio_ = ratio.reshape(codec.class_shape)[np.ix_(*kept)]
         rest = np.flatnonzero(~codec.named_classes)
         self.rest_ratio_ = {codec.classes[k]: float(ratio[k]) for k in rest}
-
-    def _seed(self):
-        """Seed of initialisations; follows `random_state`."""
-        seed = draw_seed(self.random_state)
-        return int(np.random.default_rng().integers(2**31)) if seed is None else seed
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -455,7 +455,8 @@ def point_out_learned_classes(rows, plan):
         return
     what = "units" if weighs_units(plan.relation) else "rows"
     one = "classes=[...], or " if len(rows.targets) == 1 else ""
-    whole = [name for name in open_ if pdt.is_integer_dtype(parse_dtype(rows.schema[name].dtype))]
+    dtypes = {name: rows.schema[name].dtype for name in open_}
+    whole = [name for name, dtype in dtypes.items() if dtype is not None and pdt.is_integer_dtype(parse_dtype(dtype))]
     quantity = (
         f' If the whole numbers of {listed(whole)} are a quantity, and no classes, give target_type="numeric" (--set '
         "target_type=numeric)."

@@ -22,6 +22,7 @@ from ..generators.triples import quarters_of_levels, released_triples
 from ..generators.units import UnitModel, UnitSampler
 from ..mechanisms import add_gaussian, triple_bounds, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters
+from ..utils.blocks import map_blocks
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_mixture
 from ..utils.printing import listed
@@ -138,8 +139,12 @@ class FrameModel(ReleasedModel):
         return self.draw_levels(probabilities * self.latent_model.present, rng)
 
     def encode(self, frame):
-        """Latent of rows."""
-        return self.latent_model.encode(self.codec.one_hot(self.codes_like_fit(frame)[0]))
+        """Latent of rows, in blocks of one shape (see `map_blocks`)."""
+        codes = self.codes_like_fit(frame)[0]
+        found = np.empty((len(codes), self.n_latent))
+        for part, latent in map_blocks(lambda rows: self.latent_model.encode(self.codec.one_hot(rows)), codes):
+            found[part] = latent
+        return found
 
     def decode(self, latent, rng):
         """Rows from latents; the target is drawn by its released shares."""

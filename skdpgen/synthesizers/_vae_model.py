@@ -10,6 +10,7 @@ import numpy as np
 from .._parameters import GroupDivergence
 from ..exceptions import InvalidInputError
 from ..generators.components import spread_components
+from ..utils.blocks import map_blocks
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_size
 from ..utils.validation import as_numbers, check_model_size
@@ -308,13 +309,15 @@ class VAEModel(ReleasedModel):
 
     # ---- rows in ---------------------------------------------------------------------------------------------
     def encode(self, X):
-        """Mean of the encoder's Gaussian for rows, shape (n, n_latent)."""
+        """Mean of the encoder's Gaussian for rows, shape (n, n_latent); in blocks of one shape (see `map_blocks`)."""
         import torch
 
         x, _ = self._scaled(X, None)
+        found = np.empty((len(x), self.n_latent))
         with torch.inference_mode():
-            parts = [self.module.encode(part)[0].numpy() for part in torch.from_numpy(x).split(CHUNK_ROWS)]
-        return np.concatenate(parts).astype(np.float64)
+            for part, mean in map_blocks(lambda rows: self.module.encode(torch.from_numpy(rows))[0].numpy(), x):
+                found[part] = mean
+        return found
 
     def reconstruct(self, X, y, rng):
         """Rows as the model remembers them; a class that is not given is the most likely one."""

@@ -92,6 +92,14 @@ def test_the_warning_of_classes_of_whole_numbers_says_how_to_take_them_for_a_qua
         assert ('quantity, and no classes, give target_type="numeric" (--set target_type=numeric)' in said) == wanted
 
 
+def test_a_target_that_the_schema_gives_no_dtype_is_learned():
+    for column in (Categorical("ill"), Categorical("ill", hierarchy=1)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            MomentSynthesizer(1.0, target="ill", schema=Schema([column])).fit(_frame())
+        assert any("the classes of the target 'ill' are learned" in str(each.message) for each in caught)
+
+
 @pytest.mark.parametrize("kind", ["frame", "array"])
 @pytest.mark.parametrize("make", [MomentSynthesizer, P3GMSynthesizer])
 def test_a_fit_whose_noise_hides_every_class_leads_with_this_and_with_what_to_do_about_whole_numbers(make, kind):

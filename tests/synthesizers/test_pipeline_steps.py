@@ -28,8 +28,11 @@ from sklearn.preprocessing import (
 
 from skdpgen import (
     DPPCA,
+    DPSGD,
     DPGaussianMixture,
+    DPVAESynthesizer,
     MomentSynthesizer,
+    P3GMSynthesizer,
     PrivacyAccountant,
     PrivatePipeline,
     TableEncoder,
@@ -263,3 +266,20 @@ def test_what_is_no_fitted_pipeline_is_refused_with_the_reason():
         sample_pipeline(DPPCA(), 3)
     with pytest.raises(NotFittedError, match="this pipeline is not fitted"):
         sample_pipeline(make_pipeline(StandardScaler(), DPGaussianMixture()), 3)
+
+
+@pytest.mark.parametrize("kind", ["p3gm", "p3gm of a frame", "network", "pca"])
+def test_latents_of_rows_do_not_follow_their_number(kind):
+    """In a pipeline they are the rows of the next charged step, where one record may change one row alone."""
+    rows = np.random.default_rng(0).random((300, 30))
+    if kind == "p3gm of a frame":
+        rows = pd.DataFrame(rows[:, :6], columns=list("abcdef"))
+    step = {
+        "pca": DPPCA(2, bounds=(0, 1), random_state=0),
+        "network": DPVAESynthesizer(
+            bounds=(0, 1), n_components=2, training=DPSGD(2, 0.1, warm_start_steps=0), random_state=0
+        ),
+    }.get(kind) or P3GMSynthesizer(random_state=0, **({} if "frame" in kind else {"bounds": (0, 1)}))
+    latents = step.set_params(epsilon=100.0).fit(rows).transform(rows)
+    for n in (0, 1, 2, 3, 5, 64, 299):
+        np.testing.assert_array_equal(step.transform(rows[:n]) if n else latents[:0], latents[:n])

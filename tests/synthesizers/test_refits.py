@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 
 import numpy as np
@@ -118,3 +119,35 @@ def test_a_card_without_privacy_and_one_of_a_large_epsilon_say_so():
     assert not any("above 10" in text for text in ten.remarks)
     assert "epsilon 12 is above 10" in above.remarks[0]
     assert "about 2e+05" in above.remarks[0]
+
+
+def test_an_object_is_fitted_by_one_thread_at_a_time(monkeypatch):
+    """The model would else hold releases of two fits, and its card the cost of one."""
+    accountant = PrivacyAccountant(9.0)
+    pca, begun, refused, errors = _pca(epsilon=1.0, accountant=accountant), threading.Event(), threading.Event(), []
+    complete = DPPCA._complete
+
+    def waiting(self, *arguments):
+        begun.set()
+        refused.wait(30)
+        return complete(self, *arguments)
+
+    monkeypatch.setattr(DPPCA, "_complete", waiting)
+    first = threading.Thread(target=lambda: errors.extend(_errors(pca)))
+    first.start()
+    assert begun.wait(30)
+    with pytest.raises(RuntimeError, match=r"being fitted, in another thread.*nothing was charged"):
+        pca.fit(X)
+    assert clone(pca).plan(X).epsilon == 1.0  # a plan of another object
+    refused.set()
+    first.join()
+    assert (errors, len(accountant.charges)) == ([], 1)
+    assert pca.card_.verify()["fit"]["epsilon"] <= 1.0
+    pca.fit(X)  # one after the other, as before
+
+
+def _errors(pca):
+    try:
+        pca.fit(X)
+    except Exception as error:
+        yield error
