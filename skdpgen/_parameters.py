@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from ._types import MISSING_UNITS, MOST_ROWS_PER_UNIT, WEIGHTINGS, BoundedUnit
 from .utils.printing import shown
 from .utils.validation import (
+    MOST_DEFORMATION,
     MOST_MOVES,
     MOST_UNITS,
     Interval,
@@ -166,6 +167,12 @@ class ImageFeatures(ParameterObject):
         their moments describe their strokes. `sample` draws a pose with each image and undoes this. It is worse than
         the default for less than about ten thousand images, for sides of less than 16 pixels, and for images that fill
         their frame, such as photographs or clothes.
+    deformation : float, default=0.0
+        Standard deviation of smooth random displacements of the pixels of each sampled image along each axis, as a
+        share of its side. The image also turns: the standard deviation of the angle, in radians, is 3.4 times as large.
+        A classifier that is trained on such images is more accurate, if the label of an image does not depend on small
+        deformations: .025 for digits and clothes. The images then vary more than the released moments say, so 0 is
+        nearer to the real ones. It costs no privacy.
 
     Examples
     --------
@@ -179,11 +186,12 @@ class ImageFeatures(ParameterObject):
         "n_scales": [Interval(Integral, 1, 3, closed="both")],
         "n_steps": [Interval(Integral, 1, MOST_MOVES, closed="both")],
         "upright": ["boolean"],
+        "deformation": [Interval(Real, 0, MOST_DEFORMATION, closed="both")],
     }
 
-    def __init__(self, n_features=200, *, n_scales=2, n_steps=8, upright=False):
+    def __init__(self, n_features=200, *, n_scales=2, n_steps=8, upright=False, deformation=0.0):
         self.n_features, self.n_scales, self.n_steps = n_features, n_scales, n_steps
-        self.upright = upright
+        self.upright, self.deformation = upright, deformation
 
 
 class DPSGD(ParameterObject):

@@ -18,7 +18,7 @@ from ..mechanisms import Moments
 from ..utils.blocks import exact_product, map_blocks
 from ..utils.file_checks import check_whole
 from ..utils.progress import progress_bar, shows_bars
-from ..utils.validation import MOST_MOVES
+from ..utils.validation import MOST_DEFORMATION, MOST_MOVES
 from .components import spread_components
 from .gaussians import MOST_NUMBERS, LinearGenerator, class_latents
 
@@ -344,21 +344,25 @@ class RefinedImages(LinearGenerator):
         released. Without cuts, a class is one sub-cluster.
     `maps` (n_classes, k, k): see `released_targets`.
     `cuts`: sub-clusters of the classes in the space of the features; None: the classes are whole.
+    `deformation`: standard deviation of the random displacements of the pixels after that, as a share of the side.
     """
 
     progress = "auto"  # whether `sample` shows a bar; no file has it
 
-    def __init__(self, *args, image_shape, wavelets, moves, matrix, centers, means, maps, cuts=None, **kwargs):
+    def __init__(
+        self, *args, image_shape, wavelets, moves, matrix, centers, means, maps, cuts=None, deformation=0.0, **kwargs
+    ):
         super().__init__(*args, **kwargs)
         self.image_shape, self.wavelets, self.moves = tuple(image_shape), wavelets, moves
         self.matrix, self.centers, self.means, self.maps, self.cuts = matrix, centers, means, maps, cuts
+        self.deformation = deformation
 
     @classmethod
-    def of(cls, generator, space, means, maps, *, n_steps):
+    def of(cls, generator, space, means, maps, *, n_steps, deformation=0.0):
         """Refine a `LinearGenerator` by its `FeatureSpace`, and the released means and maps of the classes there."""
         own = {"matrix": space.matrix, "centers": space.centers, "means": means, "maps": maps, "cuts": space.cuts}
         own |= {"wavelets": space.wavelets, "moves": {"n_steps": n_steps, "rate": _RATE}}
-        return cls(*_parts(generator), image_shape=space.image_shape, **own)
+        return cls(*_parts(generator), image_shape=space.image_shape, deformation=deformation, **own)
 
     def aimed(self, unmoved, rng, *, apart, progress=False):
         """Return one with other targets: those at which moved images have the released moments, or nearly.
@@ -410,7 +414,7 @@ class RefinedImages(LinearGenerator):
         images = rows[:, : math.prod(self.image_shape)]
         for part in _batches(images, _BATCH):
             labels = np.full(len(images[part]), int(k) // self.per_class)
-            images[part] = self._moved(images[part], labels)
+            images[part] = self._deformed(self._moved(images[part], labels), rng)
         return np.clip(self.box.from_unit(rows), *self.box)
 
     def _features(self, rows):
@@ -433,12 +437,21 @@ class RefinedImages(LinearGenerator):
         targets, _ = self._targets(rows, classes)
         return move_to_features(rows, targets, self.matrix, self.image_shape, **self.moves, **self.wavelets)
 
+    def _deformed(self, images, rng):
+        if self.deformation == 0:
+            return images
+        from ..nn._deformations import deform
+
+        return deform(images, self.image_shape, self.deformation, rng)
+
     def to_state(self):
         """Return arrays for a release file."""
         features = {name: getattr(self, name) for name in _OWN}
         if self.cuts is not None:
             features["cuts"] = self.cuts.to_state()
         about = {"image_shape": list(self.image_shape), "wavelets": {**self.wavelets, **self.moves}}
+        if self.deformation:
+            about["deformation"] = self.deformation
         return {**super().to_state(), **about, "features": features}
 
     @classmethod
@@ -459,7 +472,10 @@ class RefinedImages(LinearGenerator):
         wavelets, moves = _read_wavelets(state.get("wavelets", _EARLIER), shape)
         if len(features["matrix"]) != _n_features(shape, wavelets):
             raise ValueError("the features of the images are not those of their wavelets")
-        return cls(*_parts(generator), image_shape=shape, wavelets=wavelets, moves=moves, cuts=cuts, **features)
+        own = {"wavelets": wavelets, "moves": moves, "cuts": cuts, "deformation": float(state.get("deformation", 0.0))}
+        if not 0 <= own["deformation"] <= MOST_DEFORMATION:
+            raise ValueError(f"the deformation of images must be between 0 and {MOST_DEFORMATION}")
+        return cls(*_parts(generator), image_shape=shape, **own, **features)
 
 
 _OWN = ("matrix", "centers", "means", "maps")

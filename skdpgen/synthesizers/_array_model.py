@@ -553,7 +553,8 @@ def refine_images(rows, codec, generator, row_count, features, fit, progress=Fal
     noise_sds = sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
     centers, space = space.centers, space.at_shares(released.count)
     means, maps = released_targets(space, centers, released, *noise_sds, apart=apart)
-    refined = RefinedImages.of(generator, space, means, maps, n_steps=features.n_steps)
+    own = {"n_steps": features.n_steps, "deformation": features.deformation}
+    refined = RefinedImages.of(generator, space, means, maps, **own)
     return refined.aimed(generator, fit.stream, apart=apart, progress=progress)
 
 

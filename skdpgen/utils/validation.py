@@ -81,6 +81,8 @@ _LEAST, _MOST, _MOST_COUNT = 1e-100, 1e100, 10**8
 MOST_UNITS = 1 << 16
 # Gradient steps of a sampled image: they take time.
 MOST_MOVES = 10_000
+# Largest standard deviation of the displacement of pixels, as a share of the side of an image.
+MOST_DEFORMATION = 0.2
 # Largest number of parameters of a model (2 GiB of doubles).
 MOST_NUMBERS = 1 << 28
 

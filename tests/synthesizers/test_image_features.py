@@ -389,6 +389,37 @@ def test_a_model_with_features_is_saved_pickled_and_conditioned(digits, few, tmp
     assert np.isfinite(synth.score(*digits))
 
 
+def test_deformations_change_samples_alone_and_are_saved(digits, few, tmp_path):
+    fits = {}
+    for deformation in (0.0, 0.05):
+        with seeded_noise(1, quiet=True):
+            decoder = ImageFeatures(deformation=deformation)
+            fits[deformation] = make_flat(P3GMSynthesizer, 5.0, decoder=decoder, **DIGITS).fit(*digits)
+    reports = [fit.accountant_.report().drop(columns="time", errors="ignore") for fit in fits.values()]
+    pd.testing.assert_frame_equal(*reports)
+    one, other = (fit.model_.generator for fit in fits.values())
+    for name in ("matrix", "centers", "means", "maps", "component_means"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert "deformation" not in one.to_state()
+    drawn, labels = fits[0.05].sample(40, random_state=3)
+    assert (drawn != fits[0.0].sample(40, random_state=3)[0]).any()
+    fits[0.05].save(tmp_path / "model.safetensors")
+    for again in (load(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(fits[0.05]))):
+        np.testing.assert_array_equal(again.sample(40, random_state=3)[0], drawn)
+    fixed, _ = fits[0.05].sample(20, given={28: 12.0}, random_state=0)
+    np.testing.assert_array_equal(fixed[:, 28], 12.0)
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 0.3, float("nan"), float("inf")])
+def test_a_file_of_images_with_an_impossible_deformation_is_refused(generator, few, rng, wrong):
+    space = feature_space(generator, (8, 8), rng, n_features=9, n_scales=2)
+    maps = np.tile(np.eye(9), (10, 1, 1))
+    state = RefinedImages.of(generator, space, space.centers, maps, n_steps=8, deformation=0.1).to_state()
+    assert RefinedImages.from_state(state).deformation == 0.1
+    with pytest.raises(ValueError, match="deformation of images"):
+        RefinedImages.from_state({**state, "deformation": wrong})
+
+
 @pytest.mark.parametrize("shape", [[10**5, 10**5], [64], [8, 8, 1, 1], [16, 16], []])
 def test_a_file_of_images_of_another_shape_is_refused_before_it_takes_memory(generator, few, rng, shape):
     space = feature_space(generator, (8, 8), rng, n_features=100, n_scales=2)
@@ -476,7 +507,15 @@ def test_an_object_sets_features_scales_and_steps(digits, few):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"n_features": 0}, {"n_features": "most"}, {"n_scales": 4}, {"n_steps": 0}, {"n_steps": 10**6}]
+    "wrong",
+    [
+        {"n_features": 0},
+        {"n_features": "most"},
+        {"n_scales": 4},
+        {"n_steps": 0},
+        {"n_steps": 10**6},
+        {"deformation": 1},
+    ],
 )
 def test_an_object_that_is_wrong_is_refused_before_the_charge(digits, wrong):
     accountant = PrivacyAccountant(1.0, 1e-5)
