@@ -210,6 +210,15 @@ def test_all_codes_of_a_column_are_declared_by_a_public_list(tmp_path, monkeypat
     assert set(pd.read_csv("out.csv")["town"]) <= {11, 25, 301, 999}
 
 
+def test_a_short_list_of_codes_needs_no_file(keyed, capsys):
+    pd.read_csv("keyed.csv").assign(sex="f").to_csv("keyed.csv", index=False)
+    given = ["--categories", "ill=0,1,2", "--categories", 'sex=f, m,"x, y"']
+    assert main(["schema", "keyed.csv", *given, "--output", "s.json"]) == 0
+    assert Schema.load("s.json")["ill"].categories == (0, 1, 2)
+    assert Schema.load("s.json")["sex"].categories == ("f", "m", "x, y")
+    assert "sex: 3 categories: f, m, x, y" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "text", "said"),
     [
@@ -224,6 +233,10 @@ def test_all_codes_of_a_column_are_declared_by_a_public_list(tmp_path, monkeypat
         ("ill=list.csv", None, "No such file"),
         ("sick=list.csv", "0\n1\n", "with a column of the file (age, ill, visit_id)"),
         ("ill", "0\n1\n", "--categories must be COLUMN=LIST.csv"),
+        ("ill=none", None, "A list without a file has a comma: --categories sex=f,m"),
+        ("ill=0,1,0", None, "0 is in entry 1 and in entry 3: list each code once"),
+        ("ill=no,yes", None, "entry 1 has 'no', and the column has whole numbers"),
+        ("ill=,", None, "the list has no code"),
     ],
 )
 def test_a_list_that_declares_no_codes_is_refused(keyed, capsys, given, text, said):
