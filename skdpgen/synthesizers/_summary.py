@@ -617,7 +617,8 @@ def _one_value(binning, visible):
         return None
     if np.diff(binning.edges)[at] <= 1 and binning.integer and (mass[beside] >= visible).sum() > 1:
         return None
-    return float((binning.edges[at] + binning.edges[at + 1] - binning.integer) / 2)
+    place = float((binning.edges[at] + binning.edges[at + 1] - binning.integer) / 2)
+    return 0.0 if abs(place) < np.finfo(np.float64).tiny else place  # zero is a cell of this width
 
 
 def _density(mass, edges, single, start, stop):

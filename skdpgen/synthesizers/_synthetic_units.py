@@ -67,7 +67,9 @@ def unit_settings(estimator, rows, model):
     columns, shared = unit_columns(asked), unit_columns(asked, "shared")
     changed = () if rows.construction is None else rows.construction.changed
     for name in shared:
-        if why := "columns= names too" * (name in columns) or "a constraint constructs" * (name in changed):
+        why = "columns= names too: leave it out there, or here" * (name in columns)
+        why = why or "a constraint constructs: leave it out of shared=, or leave the constraint out" * (name in changed)
+        if why:
             raise InvalidInputError(f"shared= of PrivacyUnit names {name!r}, which {why}. Nothing was charged")
     if shared and not rows.source.whole_units:
         raise InvalidInputError(

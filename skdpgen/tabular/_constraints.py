@@ -244,9 +244,8 @@ class RowConstraint(_Text):
             try:
                 kept = self._holds(_dummy_rows(schema, (0, 1)))
             except _DIFFERENT_KINDS as error:
-                raise ValueError(
-                    f"the constraint {self.text!r} compares values of different kinds ({error})"
-                ) from error
+                why = self._of_time_zones(schema) or error
+                raise ValueError(f"the constraint {self.text!r} compares values of different kinds ({why})") from error
         for part in ast.walk(self._tree):
             if isinstance(part, ast.Compare):
                 self._check_categories(part, schema)
@@ -261,6 +260,18 @@ class RowConstraint(_Text):
                     f"the constraint {self.text!r} holds for no value within the bounds of {column.name!r}"
                 )
         return self
+
+    def _of_time_zones(self, schema):
+        """What to do where dates with a time zone stand beside dates without one; else None."""
+        dates = [schema[name] for name in self.columns if isinstance(schema[name], Datetime)]
+        aware = [column.name for column in dates if time_zone(output_dtype(column.dtype)) is not None]
+        naive = [column.name for column in dates if column.name not in aware]
+        if not aware or not naive:
+            return None
+        return (
+            f"{aware[0]!r} has a time zone, and {naive[0]!r} has none: convert one of them before the fit, for "
+            f"instance by X[{aware[0]!r}].dt.tz_localize(None)"
+        )
 
     def _check_truths(self, node, schema):
         """Refuse numbers, dates, and their days and hours, that stand where a condition must stand."""

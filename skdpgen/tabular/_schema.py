@@ -257,8 +257,13 @@ step=None, spikes=None)
         kind = next(kind for kind, cls in KINDS.items() if isinstance(column, cls))
         known = {field.name for field in dataclasses.fields(column)} - {"name"}
         if unknown := sorted(set(facts) - known):
+            others = [other for other, cls in KINDS.items() if {*facts} <= {f.name for f in dataclasses.fields(cls)}]
+            kinds = " or ".join(KINDS[other].__name__ for other in others)
+            instead = (
+                f"; if it is of another kind, replace it: schema.replace({kinds}({name!r}, ...))" if others else ""
+            )
             unknown, known = ", ".join(unknown), ", ".join(sorted(known))
-            raise SchemaError(f"column {name!r}: a {kind} column has no {unknown}; it has {known}")
+            raise SchemaError(f"column {name!r}: a {kind} column has no {unknown}; it has {known}{instead}")
         return self.replace(dataclasses.replace(column, **facts))
 
     @classmethod

@@ -920,3 +920,9 @@ def test_arithmetic_of_whole_numbers_does_not_wrap_around(dtype):
     for text in ("width * width == 10_000", "width + width == 200", "((width ** 4) ** 4) ** 4 > 9e127"):
         assert read_constraint(text, ["width"]).holds(frame).tolist() == [True, False]
     assert read_constraint("width < " + "(" * 40 + "9" + " ** 4)" * 40, ["width"]).holds(frame).all()
+
+
+def test_dates_with_and_without_a_time_zone_are_not_compared_and_the_refusal_says_what_to_do():
+    schema = Schema([Datetime("opened"), Datetime("paid", dtype="datetime64[us, Europe/Berlin]")])
+    with pytest.raises(ValueError, match=r"'paid' has a time zone, and 'opened' has none: .*\['paid'\].dt.tz_local"):
+        read_constraint("opened <= paid or opened >= paid", schema.names).check(schema)
