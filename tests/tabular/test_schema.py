@@ -248,8 +248,8 @@ def test_facts_are_declared_and_the_rest_is_kept():
 @pytest.mark.parametrize(
     ("facts", "instead"),
     [
-        ({"categories": (0, 1)}, "of another kind: schema.replace(Categorical('fraud', ...))"),
-        ({"pattern": "F-#"}, "of another kind: schema.replace(Identifier('fraud', ...))"),
+        ({"categories": (0, 1)}, "of another kind, replace it: schema.replace(Categorical('fraud', ...))"),
+        ({"pattern": "F-#"}, "of another kind, replace it: schema.replace(Identifier('fraud', ...))"),
         ({"colour": "red"}, None),
     ],
 )
