@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..exceptions import UtilityWarning
+from ..utils.progress import progress_bar, shows_bars
 
 # Rows of a sample on which a statistic is computed, as a multiple of those of the fit, and at least and at most: so
 # many that chance of sampling is small beside the error of the fit.
@@ -80,32 +81,39 @@ def refit_errors(synthesizer, statistic, n_fits=20, *, confidence=0.95, random_s
     >>> bool(0.1 < errors.loc["mean age", "standard_error"] < 3)
     True
     """
-    check_is_fitted(synthesizer)
     if n_fits < 2:
         raise ValueError(f"n_fits must be at least 2; got {n_fits!r}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
+    samples = samples_of_refits(synthesizer, n_fits, random_state=random_state)
+    estimate = _named(statistic(*next(samples)))
+    refits = pd.concat([_named(statistic(*tables)).reindex(estimate.index) for tables in samples], axis=1).T
+    bias, error = refits.mean() - estimate, refits.std(ddof=1)
+    half = student.ppf((1 + confidence) / 2, n_fits - 1) * error * math.sqrt(1 + 1 / n_fits)
+    centre = estimate - bias
+    columns = {"estimate": estimate, "bias": bias, "standard_error": error, "low": centre - half, "high": centre + half}
+    return pd.DataFrame(columns)
+
+
+def samples_of_refits(synthesizer, n_fits, *, size=None, random_state=None):
+    """Yield a sample of the synthesizer, then one of each refit: tuples of tables, as `statistic` takes them.
+
+    `synthesizer`, `n_fits`, `random_state`: as for `refit_errors`. `size`: rows, or units, of a sample; None: many.
+    """
+    check_is_fitted(synthesizer)
     unit = getattr(getattr(synthesizer, "unit", None), "name", getattr(synthesizer, "unit", None))
     if unit is None and synthesizer.card_["unit"] != "one row":
         raise ValueError("the synthesizer was fitted with groups=: its rows cannot be drawn by unit")
     if isinstance(random_state, np.random.RandomState):
         random_state = random_state.randint(2**31)
     rng = np.random.default_rng(random_state)
-    size = synthesizer.row_count_ if unit is None else synthesizer.unit_count_
-    n = max(2, round(float(size)))
-    pool = _drawn(synthesizer, n, unit, rng)
-    estimate = _named(statistic(*pool))
-    refits = []
-    for _ in range(n_fits):
-        rows = _resampled(pool, n, unit, rng)
-        fitted = _refitted(synthesizer, rows)
-        refits.append(_named(statistic(*_drawn(fitted, n, unit, rng))).reindex(estimate.index))
-    refits = pd.concat(refits, axis=1).T
-    bias, error = refits.mean() - estimate, refits.std(ddof=1)
-    half = student.ppf((1 + confidence) / 2, n_fits - 1) * error * math.sqrt(1 + 1 / n_fits)
-    centre = estimate - bias
-    columns = {"estimate": estimate, "bias": bias, "standard_error": error, "low": centre - half, "high": centre + half}
-    return pd.DataFrame(columns)
+    n = max(2, round(float(synthesizer.row_count_ if unit is None else synthesizer.unit_count_)))
+    many = min(max(_TIMES * n, _FEWEST), max(_MOST, n))
+    pool = _drawn(synthesizer, many, unit, rng)
+    yield pool if size is None else _drawn(synthesizer, size, unit, rng)
+    for _ in progress_bar(range(n_fits), phase="refits", shown=shows_bars("auto"), unit="fit"):
+        fitted = _refitted(synthesizer, _resampled(pool, n, unit, rng))
+        yield _drawn(fitted, size or many, unit, rng)
 
 
 def _named(values):
@@ -117,9 +125,8 @@ def _named(values):
     return pd.Series(np.ravel(np.asarray(values, dtype=float)))
 
 
-def _drawn(synthesizer, n, unit, rng):
-    """A large sample: the tables that `statistic` takes."""
-    size = min(max(_TIMES * n, _FEWEST), max(_MOST, n))
+def _drawn(synthesizer, size, unit, rng):
+    """A sample of so many rows, or units: the tables that `statistic` takes."""
     chosen = {"n_samples": size} if unit is None else {"units": size}
     rows = synthesizer.sample(**chosen, random_state=rng)
     return rows if isinstance(rows, tuple) else (rows,)
