@@ -122,10 +122,12 @@ class Schema:
             raise SchemaError(f'constraints are a list of texts such as "start <= end"; got {type(given).__name__}')
         if not given:
             return ()
-        from ._constraints import MOST_CONSTRAINTS, check_keys, read_constraint
+        from ._constraints import MOST_CONSTRAINTS, MOST_OF_ALL, check_keys, read_constraint
 
         if len(given) > MOST_CONSTRAINTS:
             raise SchemaError(f"a schema may have at most {MOST_CONSTRAINTS} constraints; got {len(given):,}")
+        if (size := sum(len(text) for text in given if isinstance(text, str))) > MOST_OF_ALL:
+            raise SchemaError(f"all constraints may have at most {MOST_OF_ALL:,} characters; got {size:,}")
         try:
             for text in given:
                 check_keys(read_constraint(text, self.names), self)
