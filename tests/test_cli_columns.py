@@ -669,3 +669,16 @@ def test_the_command_of_all_suggestions_has_no_bounds_of_columns_that_it_drops(t
     assert "--id number" in command
     assert main(shlex.split(command)) == 0
     assert Schema.load("s.json")["age"].bounds == (0, 80)
+
+
+def test_the_plan_that_schema_suggests_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"person": np.repeat(np.arange(300), 2), "age": rng.integers(18, 80, 600), "note": "a"})
+    frame["ill"] = rng.choice(["no", "yes"], 600)
+    frame.to_csv("in.csv", index=False)
+    assert main(["schema", "in.csv", "--drop", "note", "--target", "ill", "--output", "s.json"]) == 0
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("  skdpgen budget"))
+    assert main(shlex.split(line)[1:]) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[0] for line in shown.splitlines() if "number" in line.split()] == ["1", "3", "10"]

@@ -246,12 +246,15 @@ def _say_for_whom(units):
 
 
 def _say_what_comes_next(arguments, schema, target, unit, left_out):
-    """Print the two commands that follow, with the options of this one that they need too."""
+    """Print the commands that follow, with the options of this one that they need too."""
     shared = options(schema=schema, target=target)
+    planned = shared + options(unit=unit)  # by the schema alone, which lacks the columns that are left out
     shared += options(unit=unit, drop=",".join(map(str, left_out)) or None)
     source = shlex.quote(arguments.input)
     say(
-        "next, a fit, which is charged, and a page for your eyes alone:\n"
+        "next, what the noise will hide (with your number of rows), a fit, which is charged, and a page for your eyes "
+        "alone:\n"
+        f"  skdpgen budget{planned} --rows 10000 --epsilon 1,3,10\n"
         f"  skdpgen synthesize {source}{shared} --epsilon 1 "
         "--output synthetic.csv --card card.json\n"
         f"  skdpgen report {source} synthetic.csv{shared} --card card.json"
