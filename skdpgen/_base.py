@@ -85,16 +85,24 @@ class PrivateEstimator(BaseEstimator):
     # ---- the order of a fit -------------------------------------------------------------------------------------
     def _fit(self, X, y=None, groups=None):
         """Validate the rows, plan, charge, release: each once, in this order."""
-        with self._fitting() as said:
-            self._unit = self._resolve_unit(groups)
-            planner = self._planner(self._resolve_accountant())
-            rows, plan = self._prepare(X, y, planner, *self._groups(groups))
-            self._check_rows(rows)
-            self._check_prepared(rows, plan)
-            said.issue()  # in time: whoever reads them may stop the fit, and where they are errors nothing is charged
-            rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
-            self._complete(rows, plan, rng)
-            self._warn_inside_search()
+        charge, plan = "not begun", None
+        try:
+            with self._fitting() as said:
+                self._unit = self._resolve_unit(groups)
+                planner = self._planner(self._resolve_accountant())
+                rows, plan = self._prepare(X, y, planner, *self._groups(groups))
+                self._check_rows(rows)
+                self._check_prepared(rows, plan)
+                said.issue()  # in time: whoever reads them may stop the fit, and where they are errors it costs nothing
+                charge = "begun"
+                rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
+                charge = "made"
+                self._complete(rows, plan, rng)
+                self._warn_inside_search()
+                charge = "complete"
+        except BaseException as error:
+            _note_of_charge(error, charge, plan)
+            raise
         return self
 
     def _fit_reserved(self, X, y, plan, reservation, groups=None):
@@ -486,6 +494,19 @@ def _warn_of_refit(first, second):
         "of the same rows",
         PrivacyLeakWarning,
     )
+
+
+def _note_of_charge(error, charge, plan):
+    """Add to an error of a fit whether the fit was charged: a note, which Python shows below it from 3.11 on."""
+    if not hasattr(error, "add_note") or "othing was charged" in str(error):
+        return
+    if charge == "not begun":
+        error.add_note("skdpgen: nothing was charged for this fit")
+    elif charge == "begun" and not isinstance(error, Exception):
+        error.add_note("skdpgen: interrupted while the fit was charged: accountant.report() says whether it was")
+    elif charge in ("made", "complete"):
+        rest = "the fit is complete, and can be used" if charge == "complete" else "a charge is never refunded"
+        error.add_note(f"skdpgen: this fit was charged epsilon {plan.epsilon:.4g} at delta {plan.delta:.3g}; {rest}")
 
 
 class _DelayedWarnings:

@@ -252,3 +252,40 @@ def test_a_plan_of_kinds_inferred_from_values_is_for_the_data_holder_alone(tmp_p
     capsys.readouterr()
     assert main([*command, "--schema", "schema.json"]) == 0
     assert "one row can change" not in capsys.readouterr().err
+
+
+def test_several_epsilons_are_compared_in_one_table(tmp_path, capsys):
+    columns = [Numeric("age", (18, 80)), Categorical("sex", ("f", "m")), Categorical("town")]
+    Schema(columns).save(tmp_path / "s.json")
+    command = ["budget", "--schema", str(tmp_path / "s.json"), "--rows", "500"]
+    assert main([*command, "--epsilon", "1,3,10"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line.split() for line in lines if "number" in line]
+    assert [line[0] for line in shown] == ["1", "3", "10"]
+    errors = [float(line[4]) for line in shown]
+    assert errors[0] > 2 * errors[1] > 4 * errors[2] > 0
+    assert main([*command, "--epsilon", "3", "--json"]) == 0
+    (number,) = [row for row in json.loads(capsys.readouterr().out)["counts"] if row["kind"] == "number"]
+    assert errors[1] == pytest.approx(number["one_way_error"], rel=0.01)
+    assert main([*command, "--epsilon", "1,3", "--json"]) == 0
+    assert [plan["epsilon"] for plan in json.loads(capsys.readouterr().out)["plans"]] == pytest.approx([1, 3], rel=1e-3)
+    assert main(["budget", "--columns", "20", "--epsilon", "1,3"]) == 0
+    assert capsys.readouterr().out.count("moments") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--epsilon", "1,0"], "--epsilon must be from 1e-06 to 1000; got 0"),
+        (["--epsilon", "1,2", "--plot", "plan.png"], "--plot shows one epsilon"),
+        (["--epsilon", "1,2", "--unit", "id", "--max-rows-per-unit", "1,2"], "--max-rows-per-unit then takes one"),
+    ],
+)
+def test_epsilons_that_cannot_be_compared_are_refused(capsys, options, said):
+    assert said in refused(capsys, "budget", "--columns", "3", *options)
+
+
+def test_an_epsilon_that_is_no_number_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["budget", "--columns", "3", "--epsilon", "1,x"])
+    assert "--epsilon: must be a number, or numbers separated by commas; got '1,x'" in capsys.readouterr().err

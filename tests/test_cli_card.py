@@ -10,10 +10,12 @@ import sqlite3
 from pathlib import Path
 
 import _command_line
+import numpy as np
+import pandas as pd
 import pytest
 from _command_line import refused
 
-from skdpgen import PrivacyAccountant, PrivacyCard, load
+from skdpgen import MomentSynthesizer, PrivacyAccountant, PrivacyCard, Schema, load
 from skdpgen.__main__ import main
 from skdpgen.accounting import (
     Charge,
@@ -25,6 +27,7 @@ from skdpgen.accounting import (
 )
 from skdpgen.accounting._filter import Totals
 from skdpgen.accounting._ledger_records import charge_record, parse
+from skdpgen.tabular import Categorical
 from skdpgen.utils import clock
 
 pytestmark = [
@@ -203,3 +206,17 @@ def test_the_same_command_runs_again_and_another_budget_is_refused(table, capsys
     assert "--budget 5 is not the budget of books.db, which is 4" in line
     assert "nothing was charged" in line
     assert "give --ledger BUDGET.db too" in refused(capsys, *COMMAND, "--budget", "4")
+
+
+def test_verify_shows_the_beginning_of_a_long_constraint(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    codes = tuple(range(1000))
+    frame = pd.DataFrame({"town": rng.integers(0, 1000, 2000)})
+    frame["region"] = frame["town"] // 100
+    columns = [Categorical("town", codes), Categorical("region", tuple(range(10)))]
+    mapping = f"region == { {code: code // 100 for code in codes} }[town]"
+    MomentSynthesizer(4.0, schema=Schema(columns, (mapping,))).fit(frame).card_.save(tmp_path / "c.json")
+    assert main(["verify", str(tmp_path / "c.json")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) < 400
+    assert any(line.endswith("more characters, on the card]") and "region == {0: 0" in line for line in lines)

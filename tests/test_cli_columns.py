@@ -210,6 +210,15 @@ def test_all_codes_of_a_column_are_declared_by_a_public_list(tmp_path, monkeypat
     assert set(pd.read_csv("out.csv")["town"]) <= {11, 25, 301, 999}
 
 
+def test_a_short_list_of_codes_needs_no_file(keyed, capsys):
+    pd.read_csv("keyed.csv").assign(sex="f").to_csv("keyed.csv", index=False)
+    given = ["--categories", "ill=0,1,2", "--categories", 'sex=f, m,"x, y"']
+    assert main(["schema", "keyed.csv", *given, "--output", "s.json"]) == 0
+    assert Schema.load("s.json")["ill"].categories == (0, 1, 2)
+    assert Schema.load("s.json")["sex"].categories == ("f", "m", "x, y")
+    assert "sex: 3 categories: f, m, x, y" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "text", "said"),
     [
@@ -224,6 +233,10 @@ def test_all_codes_of_a_column_are_declared_by_a_public_list(tmp_path, monkeypat
         ("ill=list.csv", None, "No such file"),
         ("sick=list.csv", "0\n1\n", "with a column of the file (age, ill, visit_id)"),
         ("ill", "0\n1\n", "--categories must be COLUMN=LIST.csv"),
+        ("ill=none", None, "A list without a file has a comma: --categories sex=f,m"),
+        ("ill=0,1,0", None, "0 is in entry 1 and in entry 3: list each code once"),
+        ("ill=no,yes", None, "entry 1 has 'no', and the column has whole numbers"),
+        ("ill=,", None, "the list has no code"),
     ],
 )
 def test_a_list_that_declares_no_codes_is_refused(keyed, capsys, given, text, said):
@@ -656,3 +669,16 @@ def test_the_command_of_all_suggestions_has_no_bounds_of_columns_that_it_drops(t
     assert "--id number" in command
     assert main(shlex.split(command)) == 0
     assert Schema.load("s.json")["age"].bounds == (0, 80)
+
+
+def test_the_plan_that_schema_suggests_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"person": np.repeat(np.arange(300), 2), "age": rng.integers(18, 80, 600), "note": "a"})
+    frame["ill"] = rng.choice(["no", "yes"], 600)
+    frame.to_csv("in.csv", index=False)
+    assert main(["schema", "in.csv", "--drop", "note", "--target", "ill", "--output", "s.json"]) == 0
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("  skdpgen budget"))
+    assert main(shlex.split(line)[1:]) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[0] for line in shown.splitlines() if "number" in line.split()] == ["1", "3", "10"]

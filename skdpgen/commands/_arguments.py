@@ -135,11 +135,16 @@ def options(**values):
     )
 
 
-def add_budget(parser, epsilon=1.0, default="1", ledger=False):
-    """Options of the budget; `ledger` says whether the command may charge a ledger file."""
+def add_budget(parser, epsilon=1.0, default="1", ledger=False, several=False):
+    """Options of the budget; `ledger`: whether the command may charge a ledger file; `several`: whether it compares."""
     of_ledger = "that of the ledger, else " if ledger else ""
+    compared = "; several, separated by commas, are compared" if several else ""
     parser.add_argument(
-        "--epsilon", type=float, default=epsilon, metavar="E", help=f"privacy budget epsilon (default: {default})"
+        "--epsilon",
+        type=_numbers if several else float,
+        default=[epsilon] if several else epsilon,
+        metavar="E",
+        help=f"privacy budget epsilon{compared} (default: {default})",
     )
     parser.add_argument("--delta", type=float, metavar="D", help=f"privacy budget delta (default: {of_ledger}1e-5)")
     parser.add_argument(
@@ -150,9 +155,19 @@ def add_budget(parser, epsilon=1.0, default="1", ledger=False):
     )
 
 
+def _numbers(text):
+    """Numbers that are separated by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, or numbers separated by commas; got {text!r}") from None
+
+
 def check_budget(arguments):
     """Refuse an epsilon or delta that no fit has, in the words of the command line."""
-    for name, value, (low, high) in (("epsilon", arguments.epsilon, EPSILONS), ("delta", arguments.delta, DELTAS)):
+    epsilons = arguments.epsilon if isinstance(arguments.epsilon, list) else [arguments.epsilon]
+    given = [("epsilon", epsilon, EPSILONS) for epsilon in epsilons]
+    for name, value, (low, high) in (*given, ("delta", arguments.delta, DELTAS)):
         if value is not None and not (low <= value <= high or (name == "epsilon" and value == math.inf)):
             raise ValueError(f"--{name} must be from {low:g} to {high:g}; got {value:g}")
 

@@ -162,6 +162,28 @@ def write_rows(
     return n_written
 
 
+def write_refits(synthesizer, n_fits, n_rows, path, random_state=None, **written):
+    """Write samples of a model and of its refits as one table, whose first column is the number of the refit.
+
+    `n_fits`, `n_rows`, `random_state`: as `samples_of_refits` takes them. **written: options of `write_table`.
+    Returns: number of rows.
+    """
+    from ..metrics._refits import samples_of_refits
+
+    schema = getattr(synthesizer, "schema_", None)
+    if schema is not None and "refit" in schema:
+        raise ValueError("--refits writes a column 'refit', and the table has one")
+
+    def frames():
+        samples = samples_of_refits(synthesizer, n_fits, size=n_rows, random_state=random_state)
+        for number, tables in enumerate(samples):
+            frame = synthesizer.as_frame(tables if len(tables) > 1 else tables[0])
+            yield frame.assign(refit=number)[["refit", *frame.columns]]
+
+    kinds = {} if schema is None else {"date_formats": date_formats_of(schema), "whole": whole_numbers_of(schema)}
+    return write_table(frames(), path, **written, **kinds)
+
+
 class UnitTables:
     """Splits rows of synthetic units into two tables that refer to each other by the numbers of the units.
 

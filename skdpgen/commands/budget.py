@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import warnings
@@ -51,7 +52,7 @@ def add(command):
         help="estimator of this package; p3gm and moment stand for P3GMSynthesizer and MomentSynthesizer, as for "
         "synthesize (default: P3GMSynthesizer)",
     )
-    add_budget(command)
+    add_budget(command, several=True)
     add_target(command)
     add_schema(command)
     add_only_schema_columns(command, "these columns are learned and charged")
@@ -82,22 +83,69 @@ def run(arguments):
         check_apart(arguments.input, arguments.schema, arguments.plot)
     check_budget(arguments)
     units, most = unit_settings(arguments)
+    if len(arguments.epsilon) > 1 and (arguments.plot or len(most) > 1):
+        other = "--plot shows one epsilon" if arguments.plot else "--max-rows-per-unit then takes one number"
+        raise ValueError(f"several numbers of --epsilon are compared in a table: {other}")
     data, schema, known = _data(arguments)
     set_unit_columns(units, arguments, lambda: known)
     estimator = _estimator(arguments, units, schema)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        plan = BudgetPlan.of(estimator.plan(*data), arguments.rows)
-        compared = _compared(estimator.plan(*data), most or _COMPARED) if units else []
+        planned = [estimator.plan(*data)]  # --set may have changed its epsilon
+        planned += [estimator.set_params(epsilon=epsilon).plan(*data) for epsilon in arguments.epsilon[1:]]
+        plan, *others = [BudgetPlan.of(one, arguments.rows) for one in planned]
+        compared = _compared(planned[0], most or _COMPARED) if units and not others else []
     _say_what_was_inferred(arguments, data[0])
     if arguments.plot:
         plan.plot(arguments.plot)
+    if others:
+        plans = [plan, *others]
+        print(json.dumps({"plans": [one.to_dict() for one in plans]}) if arguments.json else _by_epsilon(plans))
+        return
     if arguments.json:
         print(json.dumps(plan.to_dict() | ({"units": compared} if units else {})))
         return
     print(plan)
     if compared:
         print("\n" + "\n".join(_in_words(compared, arguments.unit)))
+
+
+def _by_epsilon(plans):
+    """What the noise of several epsilons hides, as text: errors of counts, or else the noise of each release."""
+    from ..utils.printing import table_lines
+
+    first = plans[0]
+    if any(row.one_way_error is not None for row in first.counts):
+        head = ("epsilon", "columns", "smallest kept", "error of a count", "of two columns")
+        lines = [
+            (
+                f"{plan.epsilon:.4g}",
+                f"{row.columns} x {row.kind}",
+                "" if row.smallest_kept is None else f"{row.smallest_kept:.0f}" if row.smallest_kept else "all",
+                *map(functools.partial(_error, plan), (row.one_way_error, row.two_way_error)),
+            )
+            for plan in plans
+            for row in plan.counts
+        ]
+        words = [
+            f"in {first.counted}, and in percent of the {first.n_rows} that were assumed (--rows); errors are standard "
+            "errors",
+            "smallest kept: the smallest category that is kept with probability .95",
+        ]
+    else:
+        head = ("epsilon", "phase", "noise", "signal/noise")
+        lines = [
+            (f"{plan.epsilon:.4g}", row.phase, f"{row.noise_multiplier:.4g}", f"{row.signal_to_noise:.4g}")
+            for plan in plans
+            for row in plan.phases
+        ]
+        words = []
+    words.append("one --epsilon shows the phases of its fit, and all that is assumed; nothing was charged")
+    return "\n".join([*table_lines(head, lines), *words])
+
+
+def _error(plan, error):
+    return "" if error is None else f"{error:.3g} ({100 * error / plan.n_rows:.2g} %)"
 
 
 def _compared(plan, most):
@@ -137,7 +185,7 @@ def _in_words(compared, unit):
 
 def _estimator(arguments, units, schema):
     find_models("--model", [arguments.model])
-    parameters = {"epsilon": arguments.epsilon, "delta": arguments.delta, "neighboring": arguments.neighboring}
+    parameters = {"epsilon": arguments.epsilon[0], "delta": arguments.delta, "neighboring": arguments.neighboring}
     if schema is not None:
         parameters["schema"] = schema
     if arguments.target is not None:

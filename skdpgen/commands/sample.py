@@ -47,6 +47,14 @@ def add(command):
         "--relax TEXT",
         "constraint that rows may violate: the text in the schema, or of --constraint, for which rows are drawn again",
     )
+    command.add_argument(
+        "--refits",
+        type=int,
+        metavar="N",
+        help="for standard errors: write a sample of the model, and of each of N models that are fitted, with the same "
+        "noise, to rows that this one draws; the first column, refit, is 0, 1, ..., N. Nothing is charged; a fit "
+        "takes as long as the first one",
+    )
     add_escaping(command)
     command.add_argument(
         "--card", metavar="CARD.json", help="privacy card to write: that of the model, with the digests of these files"
@@ -57,9 +65,10 @@ def add(command):
 def run(arguments):
     from ..data.table_writing import check_apart, check_output, check_writing
     from ..generators.constraints import UnsatisfiedError
-    from ._results import write_rows
+    from ._results import write_refits, write_rows
 
     check_synthetic_units(arguments)
+    _check_refits(arguments)
     for path in filter(None, (arguments.output, arguments.units_output)):
         check_output(path, table=True)
     if arguments.card is not None:
@@ -71,6 +80,12 @@ def run(arguments):
     if arguments.relax:
         synthesizer.relax(*arguments.relax)
     written = given | {"notation": writing(arguments, getattr(synthesizer, "schema_", None))}
+    if arguments.refits is not None:
+        n_rows = write_refits(
+            synthesizer, arguments.refits, arguments.rows, arguments.output, arguments.seed, **written
+        )
+        print(f"{n_rows} synthetic rows of {arguments.refits + 1} models written to {arguments.output}")
+        return
     asks = arguments.units is not None or arguments.units_output is not None
     if asks and getattr(synthesizer.model_, "units", None) is None:
         raise ValueError("--units and --units-output need a model that was fitted to a table with --unit")
@@ -92,6 +107,21 @@ def run(arguments):
         files = {name: path for name, path in files.items() if path is not None and Path(path).is_file()}
         synthesizer.card_.with_files(**files).save(arguments.card)
         print(f"privacy card written to {arguments.card}")
+
+
+def _check_refits(arguments):
+    """Refuse options of a sample that samples of refits do not have."""
+    from ..data.sources import is_parquet
+
+    if arguments.refits is None:
+        return
+    if arguments.refits < 2:
+        raise ValueError(f"--refits must be at least 2; got {arguments.refits}")
+    given = ("units", "units_output", "given", "class_ratio", "relax", "card")
+    if wrong := [name for name in given if getattr(arguments, name)]:
+        raise ValueError(f"--{wrong[0].replace('_', '-')} has no effect on --refits: leave it out")
+    if is_parquet(arguments.output):
+        raise ValueError("--refits writes a CSV file")
 
 
 def _loaded(path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import itertools
+import os
 import re
 import shlex
 import sys
@@ -59,7 +60,8 @@ def add(command):
         command,
         "--categories COLUMN=LIST.csv",
         "declare all codes of this column: the first field of each line of a public file (not of your rows), such as a "
-        "list of municipalities; a first line with the name of the column is a header",
+        "list of municipalities; a first line with the name of the column is a header. A short list needs no file: "
+        "sex=f,m",
     )
     add_repeated(
         command,
@@ -244,12 +246,15 @@ def _say_for_whom(units):
 
 
 def _say_what_comes_next(arguments, schema, target, unit, left_out):
-    """Print the two commands that follow, with the options of this one that they need too."""
+    """Print the commands that follow, with the options of this one that they need too."""
     shared = options(schema=schema, target=target)
+    planned = shared + options(unit=unit)  # by the schema alone, which lacks the columns that are left out
     shared += options(unit=unit, drop=",".join(map(str, left_out)) or None)
     source = shlex.quote(arguments.input)
     say(
-        "next, a fit, which is charged, and a page for your eyes alone:\n"
+        "next, what the noise will hide (with your number of rows), a fit, which is charged, and a page for your eyes "
+        "alone:\n"
+        f"  skdpgen budget{planned} --rows 10000 --epsilon 1,3,10\n"
         f"  skdpgen synthesize {source}{shared} --epsilon 1 "
         "--output synthetic.csv --card card.json\n"
         f"  skdpgen report {source} synthetic.csv{shared} --card card.json"
@@ -288,14 +293,15 @@ def _settled(arguments, frame, notation):
 
 
 def _lists(texts, known):
-    """Return the columns that ``--categories`` names, and the files of their codes."""
+    """Return the columns that ``--categories`` names, and the files of their codes, or the codes."""
     found = {}
     for text in texts:
         # a name, and a path, may contain "="
         places = [at for at, mark in enumerate(text) if mark == "=" and text[:at] in known]
         if not places or not text[places[0] + 1 :]:
             raise ValueError(
-                f"--categories must be COLUMN=LIST.csv, with a column of the file ({', '.join(known)}); got {text}"
+                "--categories must be COLUMN=LIST.csv or COLUMN=A,B, with a column of the file "
+                f"({', '.join(known)}); got {text}"
             )
         name, path = text[: places[0]], text[places[0] + 1 :]
         if name in found:
@@ -313,40 +319,54 @@ def _with_categories(schema, frame, lists, notation):
         whole = is_integer_dtype(frame[name].dtype)
         if not whole and not is_string_dtype(frame[name].dtype):
             raise ValueError(f"--categories: {name!r} is no column of text or whole numbers")
-        values = _listed_codes(path, name, notation.separator or ",", whole=whole)
+        where = f"--categories {name}={path}"
+        if "," in path and not os.path.exists(path):
+            values = _codes(enumerate(map(str.strip, next(csv.reader([path]))), 1), "entry", name, where, whole=whole)
+            say(f"{name}: {len(values)} categories: {', '.join(map(str, values))}")
+        else:
+            values = _codes(_listed(path, where, notation.separator or ","), "line", name, where, whole=whole)
+            say(f"{name}: {len(values)} categories, from {values[0]} to {values[-1]}, as {path} lists them")
         changed.append(replace(schema[name], categories=values))
-        say(f"{name}: {len(values)} categories, from {values[0]} to {values[-1]}, as {path} lists them")
     return changed
 
 
-def _listed_codes(path, name, separator, *, whole):
-    """Read the codes of a column from a public file: the first field of each line, in the order of the file.
-
-    A first line whose first field is the name of the column is a header; empty lines are left out.
-
-    `separator`: of the fields. `whole`: whether the column has whole numbers; else it has text.
-    """
-    where = f"--categories {name}={path}"
+def _listed(path, where, separator):
+    """Read the first field of each line of a public file, with the number of the line; empty lines are left out."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=separator)
-            lines = [(reader.line_num, row[0].strip()) for row in reader if row and row[0].strip()]
+            return [(reader.line_num, row[0].strip()) for row in reader if row and row[0].strip()]
     except OSError as error:
-        raise ValueError(f"{where}: {error.strerror or error}") from None
+        here = ". A list without a file has a comma: --categories sex=f,m" if not os.path.exists(path) else ""
+        raise ValueError(f"{where}: {error.strerror or error}{here}") from None
     except (UnicodeDecodeError, csv.Error):
         raise ValueError(f"{where}: the file is no text in UTF-8 with one code in each line") from None
-    if lines and lines[0][1] == str(name):
+
+
+def _codes(listed, place, name, where, *, whole):
+    """Return the codes of a column, in the order in which they are listed.
+
+    `listed`: pairs of a number of a line, or of an entry, and a text. `place`: "line" or "entry". In a file, a first
+        line with the name of the column is a header.
+    `whole`: whether the column has whole numbers; else it has text.
+    """
+    lines = [(line, text) for line, text in listed if text]
+    in_file = place == "line"
+    if in_file and lines and lines[0][1] == str(name):
         lines = lines[1:]
     if not lines:
-        raise ValueError(f"{where}: the file has no code")
+        raise ValueError(f"{where}: the {'file' if in_file else 'list'} has no code")
     places = {}
     for line, text in lines:
         if whole and not re.fullmatch(r"[+-]?\d{1,18}", text):
-            header = f"; a header must be the name of the column, {name}" if (line, text) == lines[0] else ""
-            raise ValueError(f"{where}: line {line} has {text!r}, and the column has whole numbers{header}")
+            first = in_file and (line, text) == lines[0]
+            header = f"; a header must be the name of the column, {name}" if first else ""
+            raise ValueError(f"{where}: {place} {line} has {text!r}, and the column has whole numbers{header}")
         code = int(text) if whole else text
         if code in places:
-            raise ValueError(f"{where}: {code!r} is in line {places[code]} and in line {line}: list each code once")
+            raise ValueError(
+                f"{where}: {code!r} is in {place} {places[code]} and in {place} {line}: list each code once"
+            )
         places[code] = line
     return tuple(places)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from ._arguments import load_card
 
+# Characters of an assumption that are shown: a constraint may be a long list.
+_SHOWN = 300
+
 
 def add(command):
     """Register the options."""
@@ -102,7 +105,8 @@ def _print_card(arguments, card, computed, files):
     if card.get("date") is not None:
         print(f"  date     {card['date']} (UTC)")
     for text in card["public_assumptions"] or ["none"]:
-        print(f"  public   {shown(text)}")
+        more = f" [{len(text) - _SHOWN} more characters, on the card]" if len(text) > _SHOWN else ""
+        print(f"  public   {shown(text[:_SHOWN])}{more}")
     for name, path in files.items():
         print(f"  file     {shown(path)}: the {FILES[name]} that the card was written with")
     if arguments.ledger is not None:

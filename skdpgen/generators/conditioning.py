@@ -125,6 +125,24 @@ class _Wanted:
         return np.array([self.allows(value) for value in values], dtype=float)
 
 
+def conditions_on_units(model, given):
+    """Return the conditions of `given` on synthetic units, for `UnitSampler`: on columns of units alone.
+
+    `model`: with `units`. ValueError for other columns, and for values that the model does not have.
+    """
+    schema, known = _schema_of(model.codec, given), model.units.columns
+    if of_rows := [name for name in given if name not in known]:
+        raise ValueError(
+            f"given= with units= is for columns of units, {listed(known) if known else 'of which this fit has none'} "
+            f"(columns= of PrivacyUnit); {of_rows[0]!r} differs between the rows of a unit: leave out units=, or "
+            "choose among the units that were drawn"
+        )
+    conditions = [_Wanted(schema[name], wanted) for name, wanted in given.items()]
+    for condition in conditions:
+        condition.columns = (condition.column.name,)  # by which a sampler tells them from conditions on rows
+    return conditions
+
+
 class FramesChecked:
     """A model of tables whose rows are drawn again until they have the values given for some columns.
 

@@ -22,6 +22,7 @@ from ._distances import (
 )
 from ._model_terms import ELBOTerms, elbo_terms, reconstruction_error
 from ._quality import QualityScore, column_scores, pair_scores, quality_score
+from ._refits import refit_errors
 from ._tstr import (
     make_tstr_scorer,
     protocol_classifiers,
@@ -68,6 +69,7 @@ __all__ = [
     "protocol_regressors",
     "quality_score",
     "reconstruction_error",
+    "refit_errors",
     "rows_per_unit",
     "three_way_tvd",
     "tstr_regression",

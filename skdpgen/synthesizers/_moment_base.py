@@ -105,7 +105,8 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
             Number of synthetic units, instead of rows: each has a number of rows from the released distribution, which
             come one after another. The first column, under the name of the unit, numbers the units from 0; these are no
             identifiers of real units. The `columns` of the PrivacyUnit are constant within a unit, and its rows are
-            alike in the `shared` ones; else they are independent. For fits of DataFrames with `unit`.
+            alike in the `shared` ones; else they are independent. `given` may name `columns` alone. For fits of
+            DataFrames with `unit`.
         random_state : int, RandomState, Generator or None, default=None
             Seed of the draw. None: the next values of the estimator's stream, so that two calls differ; an integer
             gives the same rows in each call.
@@ -146,10 +147,10 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         check_is_fitted(self)
         if units is None:
             return self._chunks(n_samples, y, class_ratio, random_state, given)
-        others = {"n_samples": n_samples, "y": y, "class_ratio": class_ratio, "given": given}
+        others = {"n_samples": n_samples, "y": y, "class_ratio": class_ratio}
         if named := [f"{name}=" for name, value in others.items() if value is not None]:
-            raise ValueError(f"units= is given alone, without {', '.join(named)}: units have rows of all kinds")
-        return each_in_usual_numerics(self._unit_chunks(units, random_state, self._rows_at_once))
+            raise ValueError(f"units= is given without {', '.join(named)}: units have rows of all kinds")
+        return each_in_usual_numerics(self._unit_chunks(units, random_state, self._rows_at_once, given))
 
 
 def _missing_for_target(rows, model):

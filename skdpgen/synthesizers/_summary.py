@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -67,8 +67,8 @@ class ColumnSummary:
         "cut low", "cut high": learned bounds cut off values; "maybe cut low", "maybe cut high": they may, and the noise
         hides it; "smeared low", "smeared high": many equal values at an end of the column are drawn from an interval;
         "hidden low", "hidden high": nothing is drawn at this end of the bounds, where there are no rows, or so few that
-        the noise hides them; "one value": nearly all rows are at one value, and others may be lost; "missing": nearly
-        all values are missing.
+        the noise hides them; "one value": nearly all rows are at one value, and others may be lost; "one category": a
+        single category was learned, and others may be lost; "missing": nearly all values are missing.
     other_value : str, number or None
         What "other" is in the synthetic rows: a column of numbers has a number for it.
     drawn : tuple or None
@@ -243,6 +243,12 @@ class FitSummary:
                 f"nearly all rows of {_named(values)} are at one value: leave out a constant column; of any other the "
                 "noise or the learned bounds hide the other values: declare its bounds in the schema, if public"
             )
+        if single := [c for c in self.columns if "one category" in c.ends]:
+            named = _named([f"{c.name!r} ({self._spikes[c.name][0]})" for c in single])
+            yield (
+                f"one category alone was learned of {named}, and every synthetic row has it: {self._kept_in_words()}. "
+                "Declare the categories in the schema, if they are public; leave out a constant column"
+            )
         # of learned columns there was a warning where they were learned
         if empty := [c for c in self.columns if "missing" in c.ends and not c.learned]:
             named = _named([repr(c.name) for c in empty])
@@ -309,6 +315,13 @@ def summarize(model, card: PrivacyCard, importance=None):
     shares = _shares_of_levels(model)
     sd = joint_sd(len(codec.encoder.binnings_), noise.get("bins", 0.0), card.relation)
     visible = max(_VISIBLE, max(_SURE * sd, _FEWEST) / max(n_counted, 1.0))
+    sizes = None
+    if codec.learned:
+        schema = codec.encoder.schema_
+        selected = SelectedCounts.of(schema[name] for name in codec.learned)
+        sizes = kept_sizes(len(codec.learned), selected, noise, delta, card.relation)
+    lost, kept = (None, None) if sizes is None else sizes
+    hides = lost is not None and lost > _LARGE * n_counted
     present, empty, columns, spikes = _present_levels(model), _mostly_missing(model), [], {}
     for column in codec.drawn_schema.columns:
         error = math.nan
@@ -318,12 +331,9 @@ def summarize(model, card: PrivacyCard, importance=None):
         columns.append(summary)
         if values:
             spikes[column.name] = values
-    sizes = None
-    if codec.learned:
-        schema = codec.encoder.schema_
-        selected = SelectedCounts.of(schema[name] for name in codec.learned)
-        sizes = kept_sizes(len(codec.learned), selected, noise, delta, card.relation)
-    lost, kept = (None, None) if sizes is None else sizes
+        elif hides and _is_one_category(summary):
+            columns[-1] = replace(summary, ends=("one category",))
+            spikes[column.name] = [repr(value) for value in column.categories]
     what = {"counted": "units", "n_counted": n_counted} if counts_units else {}
     relations = _smallest_correlation(model, noise, card.relation, n_counted)
     return FitSummary(tuple(columns), n_rows, kept, spikes, smallest_correlation=relations, usually_lost=lost, **what)
@@ -417,6 +427,12 @@ def _column_of(column, codec, shares, error, n_counted, visible, present, empty)
         None if merged is None else shares["other"].get(merged),
     )
     return summary, [_value(column, value) for end, value in ends.items() if end.startswith(("smeared", "one value"))]
+
+
+def _is_one_category(summary):
+    """Whether a single category was learned, and nothing says that others were lost."""
+    alone = summary.kind == "category" and summary.learned and summary.categories == 1
+    return bool(alone and summary.other is not None and summary.other <= _MUCH and not summary.ends)
 
 
 def _hidden(column, drawn, ends):
@@ -584,18 +600,25 @@ def _ends(binning, learned, visible):
             mass, edges, single, at + _BESIDE, at + 3 * _BESIDE
         ):
             found[f"smeared {side}"] = float(step * (edges[at] + edges[at + 1]) / 2)
-    if (found or (learned and visible > _LARGE)) and (value := _one_value(binning)) is not None:
+    if (found or (learned and visible > _LARGE)) and (value := _one_value(binning, visible)) is not None:
         return {"one value": value}
     return found
 
 
-def _one_value(binning):
-    """The place of nearly all rows, where they lie in one cell and those beside it; None elsewhere."""
+def _one_value(binning, visible):
+    """The place of nearly all rows, where they lie in one cell and those beside it; None elsewhere.
+
+    A cell of one whole number beside it holds other rows, if it has more than the noise explains.
+    """
     mass = np.array(binning.mass)
     at = int(mass.argmax())
-    if mass[max(at - 1, 0) : at + 2].sum() < _NEARLY_ALL * mass.sum():
+    beside = slice(max(at - 1, 0), at + 2)
+    if mass[beside].sum() < _NEARLY_ALL * mass.sum():
         return None
-    return float((binning.edges[at] + binning.edges[at + 1] - binning.integer) / 2)
+    if np.diff(binning.edges)[at] <= 1 and binning.integer and (mass[beside] >= visible).sum() > 1:
+        return None
+    place = float((binning.edges[at] + binning.edges[at + 1] - binning.integer) / 2)
+    return 0.0 if abs(place) < np.finfo(np.float64).tiny else place  # zero is a cell of this width
 
 
 def _density(mass, edges, single, start, stop):

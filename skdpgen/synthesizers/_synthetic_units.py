@@ -11,6 +11,7 @@ import pandas as pd
 from .._parameters import unit_columns
 from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError
+from ..generators.conditioning import conditions_on_units
 from ..generators.units import UnitModel, UnitSampler, fit_shared, fit_units, with_ids
 from ..mechanisms import add_gaussian, unit_plan, unpack_one_hot_moments
 from ..tabular._identifiers import with_keys
@@ -67,7 +68,9 @@ def unit_settings(estimator, rows, model):
     columns, shared = unit_columns(asked), unit_columns(asked, "shared")
     changed = () if rows.construction is None else rows.construction.changed
     for name in shared:
-        if why := "columns= names too" * (name in columns) or "a constraint constructs" * (name in changed):
+        why = "columns= names too: leave it out there, or here" * (name in columns)
+        why = why or "a constraint constructs: leave it out of shared=, or leave the constraint out" * (name in changed)
+        if why:
             raise InvalidInputError(f"shared= of PrivacyUnit names {name!r}, which {why}. Nothing was charged")
     if shared and not rows.source.whole_units:
         raise InvalidInputError(
@@ -142,7 +145,7 @@ class SyntheticUnitsMixin:
             units.size_shares, index=pd.Index(units.starts, name="rows"), name="share of units"
         )
 
-    def _unit_chunks(self, units, random_state, rows_at_once):
+    def _unit_chunks(self, units, random_state, rows_at_once, given=None):
         """Yield chunks of the rows of whole synthetic units, with their identifiers as the first column."""
         model = self.model_
         if getattr(model, "units", None) is None:
@@ -152,7 +155,8 @@ class SyntheticUnitsMixin:
             )
         if isinstance(units, bool) or not isinstance(units, Integral) or not 1 <= units < _MOST_UNITS:
             raise ValueError(f"units must be a whole number from 1 to {_MOST_UNITS - 1:,}; got {shown(units)}")
-        sampler = UnitSampler(model, self._drawn_again())
+        conditions = [] if given is None else conditions_on_units(model, given)
+        sampler = UnitSampler(model, [*self._drawn_again(), *conditions])
         rng, n_rows = self._sampler(random_state), 0
         step = max(1, int(rows_at_once / model.units.mean_size))
         for start in range(0, units, step):

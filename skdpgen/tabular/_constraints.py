@@ -16,10 +16,13 @@ from ._columns import ISO_DATE, Boolean, Categorical, Datetime, Identifier, Nume
 from ._formats import form_of, from_form, time_zone, type_of_objects
 from ._frames import numeric_bounds, restore
 
-# Length of one constraint: it may come from a file, and brackets are parsed by recursion.
-_MOST_CHARACTERS = 10_000
-# Constraints of one schema: each is checked beside the others.
-MOST_CONSTRAINTS = 200
+# Length of one constraint: it may come from a file, and brackets are parsed by recursion. A mapping of single values
+# has no brackets inside, and may be a long public list.
+_MOST_CHARACTERS, _MOST_OF_MAPPING = 10_000, 200_000
+_VALUE = r"""(?:'[^'\\]*'|"[^"\\]*"|-?\d[\d.]*|True|False)"""
+_MAPPING = re.compile(rf"[^{{}}]{{0,500}}\{{(?:\s*{_VALUE}\s*:\s*{_VALUE}\s*,?)*\s*\}}[^{{}}]{{0,500}}")
+# Constraints of one schema: each is checked beside the others. The length of all of them together.
+MOST_CONSTRAINTS, MOST_OF_ALL = 200, 2_000_000
 
 _COMPARE = {
     ast.Lt: operator.lt,
@@ -66,7 +69,12 @@ class _Text:
         if not isinstance(text, str):
             raise ValueError(f'a constraint must be a text such as "start <= end"; got {type(text).__name__}')
         if len(text) > _MOST_CHARACTERS:
-            raise ValueError(f"a constraint may have at most {_MOST_CHARACTERS:,} characters; got {len(text):,}")
+            most = _MOST_OF_MAPPING if _MAPPING.fullmatch(text[: _MOST_OF_MAPPING + 1]) else _MOST_CHARACTERS
+            if len(text) > most:
+                raise ValueError(
+                    f"a constraint may have at most {_MOST_CHARACTERS:,} characters, and a mapping of single values "
+                    f"{_MOST_OF_MAPPING:,}; got {len(text):,}"
+                )
         self.text, self._names = text, {str(name): name for name in names}
         self._quoted = {}
         source = _QUOTED.sub(self._placeholder, text).strip()
@@ -244,9 +252,8 @@ class RowConstraint(_Text):
             try:
                 kept = self._holds(_dummy_rows(schema, (0, 1)))
             except _DIFFERENT_KINDS as error:
-                raise ValueError(
-                    f"the constraint {self.text!r} compares values of different kinds ({error})"
-                ) from error
+                why = self._of_time_zones(schema) or error
+                raise ValueError(f"the constraint {self.text!r} compares values of different kinds ({why})") from error
         for part in ast.walk(self._tree):
             if isinstance(part, ast.Compare):
                 self._check_categories(part, schema)
@@ -261,6 +268,18 @@ class RowConstraint(_Text):
                     f"the constraint {self.text!r} holds for no value within the bounds of {column.name!r}"
                 )
         return self
+
+    def _of_time_zones(self, schema):
+        """What to do where dates with a time zone stand beside dates without one; else None."""
+        dates = [schema[name] for name in self.columns if isinstance(schema[name], Datetime)]
+        aware = [column.name for column in dates if time_zone(output_dtype(column.dtype)) is not None]
+        naive = [column.name for column in dates if column.name not in aware]
+        if not aware or not naive:
+            return None
+        return (
+            f"{aware[0]!r} has a time zone, and {naive[0]!r} has none: convert one of them before the fit, for "
+            f"instance by X[{aware[0]!r}].dt.tz_localize(None)"
+        )
 
     def _check_truths(self, node, schema):
         """Refuse numbers, dates, and their days and hours, that stand where a condition must stand."""
@@ -666,9 +685,11 @@ class Lookup(_Text):
                     f"the constraint {self.text!r}: a mapping takes categories and numbers, and {column.name!r} is "
                     f"{column.dtype}"
                 )
-        for one, other in self.table.items():
-            check_value(one, key, self.text)
-            check_value(other, dependent, self.text)
+        for column, wanted in ((key, self.table), (dependent, dict.fromkeys(self.table.values()))):
+            known = set(getattr(column, "values", None) or ())
+            for value in wanted:
+                if value is None or value not in known:
+                    check_value(value, column, self.text)
         if absent := [value for value in getattr(key, "values", None) or () if value not in self.table]:
             raise ValueError(f"the constraint {self.text!r} maps no value {absent[0]!r}, a category of {self.key!r}")
         return self

@@ -54,6 +54,8 @@ _YEAR_ABOVE = 4.0
 _EMPTY = 2.0
 # A range is widened to zero where zero is this many times nearer than its far end.
 _GAP = 4
+# A sign whose numbers are at most this part of the far end of the other sign is cut off: clipping moves them by less.
+_TINY_SIDE = 2.0**-20
 # The year in which datetimes in nanoseconds begin.
 _NANOSECONDS = 1677
 # Probability of being occupied from which a cell next to the range of years is added to it: the ends of sparse rows
@@ -400,6 +402,10 @@ def _octave_bounds(column, outermost):
     if 0 < lowest <= highest / _GAP:
         lowest = 0.0
     elif 0 > highest >= lowest / _GAP:
+        highest = 0.0
+    elif lowest < 0 and -lowest <= _TINY_SIDE * highest:
+        lowest = 0.0
+    elif highest > 0 and highest <= _TINY_SIDE * -lowest:
         highest = 0.0
     if column.whole:
         # bins hold their edge nearer to zero, not the other one

@@ -122,10 +122,12 @@ class Schema:
             raise SchemaError(f'constraints are a list of texts such as "start <= end"; got {type(given).__name__}')
         if not given:
             return ()
-        from ._constraints import MOST_CONSTRAINTS, check_keys, read_constraint
+        from ._constraints import MOST_CONSTRAINTS, MOST_OF_ALL, check_keys, read_constraint
 
         if len(given) > MOST_CONSTRAINTS:
             raise SchemaError(f"a schema may have at most {MOST_CONSTRAINTS} constraints; got {len(given):,}")
+        if (size := sum(len(text) for text in given if isinstance(text, str))) > MOST_OF_ALL:
+            raise SchemaError(f"all constraints may have at most {MOST_OF_ALL:,} characters; got {size:,}")
         try:
             for text in given:
                 check_keys(read_constraint(text, self.names), self)
@@ -257,8 +259,13 @@ step=None, spikes=None)
         kind = next(kind for kind, cls in KINDS.items() if isinstance(column, cls))
         known = {field.name for field in dataclasses.fields(column)} - {"name"}
         if unknown := sorted(set(facts) - known):
+            others = [other for other, cls in KINDS.items() if {*facts} <= {f.name for f in dataclasses.fields(cls)}]
+            kinds = " or ".join(KINDS[other].__name__ for other in others)
+            instead = (
+                f"; if it is of another kind, replace it: schema.replace({kinds}({name!r}, ...))" if others else ""
+            )
             unknown, known = ", ".join(unknown), ", ".join(sorted(known))
-            raise SchemaError(f"column {name!r}: a {kind} column has no {unknown}; it has {known}")
+            raise SchemaError(f"column {name!r}: a {kind} column has no {unknown}; it has {known}{instead}")
         return self.replace(dataclasses.replace(column, **facts))
 
     @classmethod

@@ -15,6 +15,7 @@ from skdpgen import DPSGD, DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.synthesizers._summary import _ends, _with_bounds
 from skdpgen.tabular import Categorical, Datetime, Numeric, bins_from_histogram, bins_histogram
+from skdpgen.testing import seeded_noise
 
 
 def _frame(n_rows=4000):
@@ -401,6 +402,30 @@ def test_one_value_is_neither_a_cut_tail_nor_a_spike_at_an_end(name):
     assert [str(w.message).partition(" (about")[0] for w in said] == ["nearly all rows of 'same'"]
     assert "leave out a constant column" in str(said[0].message)
     assert synth.summary_.columns[0].ends == ("one value",)
+
+
+def test_two_neighbouring_whole_numbers_of_many_rows_are_not_one_value():
+    column = Numeric("x", (0, 3), integer=True)
+    assert "one value" not in _ends_of(np.repeat([1, 2], [330, 670]), column, True, visible=0.1)
+    wider = dataclasses.replace(column, bounds=(0, 7))
+    assert "one value" not in _ends_of(np.repeat([3, 4, 5], [300, 400, 300]), wider, True, 20.0, 0.1)
+    assert set(_ends_of(np.repeat([1, 2], [20, 980]), column, True, visible=0.1)) == {"one value"}
+
+
+def test_a_column_of_which_one_category_alone_was_learned_is_named():
+    rng = np.random.default_rng(0)
+    names = [f"x{i}" for i in range(9)]
+    frame = pd.DataFrame(rng.random((400, 9)), columns=names).assign(sex=["m"] * 8 + ["f"] * 392)
+    with pytest.warns(UtilityWarning) as said, seeded_noise(0, quiet=True):
+        synth = MomentSynthesizer(1.0, schema=Schema([Numeric(name, (0, 1)) for name in names])).fit(frame)
+    assert [str(w.message) for w in said if "one category alone was learned of 'sex' ('f')" in str(w.message)]
+    assert synth.summary_.columns[-1].ends == ("one category",)
+
+
+def test_a_constant_column_of_many_rows_needs_no_such_warning():
+    frame = pd.DataFrame({"sex": ["f"] * 20_000, "x": np.random.default_rng(0).random(20_000)})
+    synth = MomentSynthesizer(4.0, schema=Schema([Numeric("x", (0, 1))])).fit(frame)
+    assert synth.summary_.columns[0].ends == ()
 
 
 @pytest.mark.parametrize("value", [0, 5, 0.0, 10.0])

@@ -509,12 +509,45 @@ def test_a_number_of_units_that_is_none_is_refused(units):
         _fitted().sample(units=units)
 
 
-@pytest.mark.parametrize(
-    "others", [{"n_samples": 3}, {"given": {"sex": "f"}}, {"class_ratio": "balanced"}, {"y": ["eyes"]}]
-)
+@pytest.mark.parametrize("others", [{"n_samples": 3}, {"class_ratio": "balanced"}, {"y": ["eyes"]}])
 def test_units_are_asked_for_alone(others):
     with pytest.raises(ValueError, match=f"without {next(iter(others))}="):
         _fitted().sample(units=3, **others)
+
+
+def test_units_of_given_columns_have_them_and_else_the_distribution_of_the_model():
+    synth = _fitted()
+    free = synth.sample(units=20_000, random_state=0)
+    for given in ({"sex": "f"}, {"sex": ["f"], "age": (60, None)}):
+        drawn = synth.sample(units=3000, given=given, random_state=1)
+        _assert_units(drawn, ["sex", "age"])
+        assert set(drawn["sex"]) == {"f"}
+        assert drawn["person"].nunique() == 3000
+        low = given.get("age", (0, None))[0]
+        assert drawn["age"].min() >= low
+        like = free[(free["sex"] == "f") & (free["age"] >= low)]
+        # of 3,000 persons: ages of a deviation of 26, of at most five rows, and shares of rows
+        for statistic in (
+            lambda rows: rows.groupby("person").size().mean(),
+            lambda rows: rows.groupby("person")["age"].first().mean() / 26,
+            lambda rows: (rows["ward"] == "eyes").mean(),
+        ):
+            assert statistic(drawn) == pytest.approx(statistic(like), abs=0.12)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ward": "eyes"}, "'ward' differs between the rows of a unit"),
+        ({"sex": "f", "cost": (0, 5)}, "'cost' differs between the rows of a unit"),
+        ({"sex": "x"}, "a value that the model does not have"),
+        ({"town": "x"}, "columns that the model does not have"),
+        ({}, "at least one column"),
+    ],
+)
+def test_units_cannot_be_asked_for_other_columns_or_values(given, message):
+    with pytest.raises(ValueError, match=message):
+        _fitted().sample(units=3, given=given)
 
 
 def test_a_fit_of_rows_has_no_units():

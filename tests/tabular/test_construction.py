@@ -920,3 +920,51 @@ def test_arithmetic_of_whole_numbers_does_not_wrap_around(dtype):
     for text in ("width * width == 10_000", "width + width == 200", "((width ** 4) ** 4) ** 4 > 9e127"):
         assert read_constraint(text, ["width"]).holds(frame).tolist() == [True, False]
     assert read_constraint("width < " + "(" * 40 + "9" + " ** 4)" * 40, ["width"]).holds(frame).all()
+
+
+def test_dates_with_and_without_a_time_zone_are_not_compared_and_the_refusal_says_what_to_do():
+    schema = Schema([Datetime("opened"), Datetime("paid", dtype="datetime64[us, Europe/Berlin]")])
+    with pytest.raises(ValueError, match=r"'paid' has a time zone, and 'opened' has none: .*\['paid'\].dt.tz_local"):
+        read_constraint("opened <= paid or opened >= paid", schema.names).check(schema)
+
+
+def _mapping(n_codes, prefix=""):
+    table = {f"M{code:06d}": f"group {code % 7}" for code in range(n_codes)}
+    return f"{prefix}group == {table}[merchant]"
+
+
+def test_a_mapping_may_be_a_long_list():
+    codes, groups = tuple(f"M{code:06d}" for code in range(5000)), tuple(f"group {k}" for k in range(7))
+    schema = Schema([Categorical("merchant", codes), Categorical("group", groups)]).constrain(_mapping(5000))
+    (lookup,) = (read_constraint(text, schema.names).check(schema) for text in schema.constraints)
+    assert lookup.table["M004999"] == "group 1"
+    assert lookup.holds(pd.DataFrame({"merchant": [codes[8], codes[8]], "group": ["group 1", "group 2"]})).tolist() == [
+        True,
+        False,
+    ]
+    numbers = {code: code // 100 for code in range(15_000)}
+    assert read_constraint(f"region == {numbers}[town]", ("region", "town")).table[14_999] == 149
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _mapping(20_000),
+        _mapping(2000, "merchant != 'x' and " * 60),
+        f"group == {{'a': {'-' * 20_000}1}}[merchant]",
+        f"group == {{'a': {'(' * 10_000}1{')' * 10_000}}}[merchant]",
+        "group == {" + "'a': {'b': 1}, " * 2000 + "}[merchant]",
+        " " * 20_000 + "group == {'a': 'b'}[merchant]",
+    ],
+)
+def test_other_long_texts_are_refused_before_they_are_parsed(text, monkeypatch):
+    monkeypatch.setattr("ast.parse", None)
+    with pytest.raises(ValueError, match=r"at most 10,000 characters, and a mapping of single values 200,000; got"):
+        read_constraint(text, ("group", "merchant"))
+
+
+def test_all_constraints_of_a_schema_together_have_a_length():
+    columns = [Categorical("merchant"), Categorical("group")]
+    texts = [_mapping(6000) + " " * k for k in range(20)]
+    with pytest.raises(SchemaError, match="all constraints may have at most 2,000,000 characters"):
+        Schema(columns, texts)

@@ -245,6 +245,22 @@ def test_facts_are_declared_and_the_rest_is_kept():
             schema.declare(wrong[0], **wrong[1])
 
 
+@pytest.mark.parametrize(
+    ("facts", "instead"),
+    [
+        ({"categories": (0, 1)}, "of another kind, replace it: schema.replace(Categorical('fraud', ...))"),
+        ({"pattern": "F-#"}, "of another kind, replace it: schema.replace(Identifier('fraud', ...))"),
+        ({"colour": "red"}, None),
+    ],
+)
+def test_facts_of_another_kind_are_refused_with_that_kind(facts, instead):
+    schema = Schema([Numeric("fraud", integer=True)])
+    with pytest.raises(SchemaError) as refused:
+        schema.declare("fraud", **facts)
+    assert ("of another kind" in str(refused.value)) is (instead is not None)
+    assert instead is None or instead in str(refused.value)
+
+
 def test_days_of_arrow_come_back_as_they_were():
     arrow = pytest.importorskip("pyarrow")
     days = pd.Series(pd.date_range("2020-01-01", periods=40)).dt.date.astype(pd.ArrowDtype(arrow.date32()))

@@ -219,6 +219,14 @@ def test_bounds_are_the_octaves_that_hold_values():
     }
 
 
+def test_a_side_of_next_to_nothing_beside_a_wide_one_is_zero():
+    zero, column = N_OCTAVE_CELLS // 2, Numeric("fee")
+    assert learning._with_bounds(column, (zero - 1, zero + 37)).bounds == (0.0, 32.0)
+    assert learning._with_bounds(column, (zero - 37, zero + 1)).bounds == (-32.0, 0.0)
+    assert learning._with_bounds(column, (zero - 1, zero + 1)).bounds[0] < 0  # nothing is wide
+    assert learning._with_bounds(column, (zero - 20, zero + 37)).bounds[0] < 0  # it may be of use
+
+
 def test_learned_bounds_hold_every_octave():
     rng = np.random.default_rng(0)
     for integer in (False, True):
