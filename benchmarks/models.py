@@ -101,6 +101,10 @@ MODELS = {
         Model("P3GM(tables)", "P3GMSynthesizer", {"budget_split": {"target": 0}}),
         Model("P3GM(features)", "P3GMSynthesizer", {"decoder": "features"}),
         Model("P3GM(upright)", "P3GMSynthesizer", {"decoder": ImageFeatures(upright=True)}),
+        Model("P3GM(deformed)", "P3GMSynthesizer", {"decoder": ImageFeatures(deformation=0.025)}),
+        Model(
+            "P3GM(upright, deformed)", "P3GMSynthesizer", {"decoder": ImageFeatures(upright=True, deformation=0.025)}
+        ),
         Model("P3GM(AE)", "P3GMSynthesizer", {"decoder": "net"}, trains=True, training={"net": autoencoder}),
         Model("P3GM(paper)", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, trains=True),
         Model("PGM", "P3GMSynthesizer", {"preset": "paper/{data}", **_DENSE}, private=False, trains=True),

@@ -25,6 +25,9 @@ _LATTICE = 2.0**-36
 # A joining record may change the last bits of other terms (sums in batches), and bring each to the next step of the
 # lattice: of 2^24 rows, the largest number, by 2^-12 in all. The sensitivity includes that, and as much rounding again.
 _SLACK = 1 + 2.0**-10
+# Least width of the bounds, relative to the larger of them: below it, the rounding of terms is no longer small beside
+# the lattice.
+_LEAST_WIDTH = 2.0**-9
 # Largest difference of a term, in widths of the bounds, that a trial accepts as rounding: the sensitivity includes it.
 _ROUNDING = _LATTICE
 _SYNTHETIC_ROWS = 10_000
@@ -47,6 +50,11 @@ def check_score_bounds(scoring, score_bounds):
     if not (-1e100 <= low < high <= 1e100 and high - low >= 1e-100):
         raise ValueError(
             f"score_bounds must be (low, high), finite, low below high (by 1e-100 to 1e100); got {shown(score_bounds)}"
+        )
+    if high - low < _LEAST_WIDTH * max(-low, high):
+        raise ValueError(
+            "score_bounds are too narrow for their size: the rounding of scores would count as their signal; got "
+            f"{shown(score_bounds)}. Give bounds whose distance is at least 1/512 of the larger one"
         )
     return low, high
 

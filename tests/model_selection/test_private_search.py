@@ -325,6 +325,7 @@ def _standardised(estimator, X, y=None):
         ({"param_grid": {"n_components": [1, 99]}}, "n_components=99"),
         ({"score_bounds": None}, "score_bounds"),
         ({"score_bounds": (1, 0)}, "low below high"),
+        ({"score_bounds": (-1000, -999)}, "too narrow for their size"),
         ({"scoring": "tstr_accuracy"}, "needs an estimator that samples"),
         ({"scoring": "accuracy"}, "scoring"),
         ({"scoring": _exact}, "one number"),

@@ -401,7 +401,7 @@ def test_deformations_change_samples_alone_and_are_saved(digits, few, tmp_path):
     for name in ("matrix", "centers", "means", "maps", "component_means"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     assert "deformation" not in one.to_state()
-    drawn, labels = fits[0.05].sample(40, random_state=3)
+    drawn, _ = fits[0.05].sample(40, random_state=3)
     assert (drawn != fits[0.0].sample(40, random_state=3)[0]).any()
     fits[0.05].save(tmp_path / "model.safetensors")
     for again in (load(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(fits[0.05]))):
