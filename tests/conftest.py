@@ -105,10 +105,16 @@ def repeatable_noise(request):
 
 
 @pytest.fixture
-def short_fits():
-    """Fits with little post-processing: for tests whose claim does not depend on how well a model fits."""
+def short_fits(request):
+    """Fits with little post-processing: for tests whose claim does not depend on how well a model fits.
+
+    Where a file uses it for all its tests, those that depend on it are marked ``full_fits``.
+    """
     from _short_fits import short_postprocessing
 
+    if request.node.get_closest_marker("full_fits"):
+        yield
+        return
     with short_postprocessing():
         yield
 

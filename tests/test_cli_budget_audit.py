@@ -15,6 +15,8 @@ from skdpgen import PrivacyCard, Schema
 from skdpgen.__main__ import main
 from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 SCHEMA = Schema(
     [
         Numeric("age", (17, 90), integer=True),

@@ -16,6 +16,8 @@ from skdpgen import PrivacyAccountant
 from skdpgen.__main__ import main
 from skdpgen.utils.watching import watch_releases
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 SETTINGS = {
     **{"decoder": "net", "training__steps": "6", "training__sampling_rate": "1.0", "training__warm_start_steps": "2"},
     "n_components": "2",

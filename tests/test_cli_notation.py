@@ -16,6 +16,8 @@ from skdpgen.data.table_reading import read_table
 from skdpgen.exceptions import InvalidInputError, SchemaError
 from skdpgen.tabular import Categorical, Datetime, Numeric
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 RNG = np.random.default_rng(0)
 DAYS = pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 700, 1500), unit="D")
 PAY = RNG.gamma(4, 900, 1500).round(2)
@@ -374,6 +376,7 @@ def test_times_of_iso_8601_are_written_as_they_were_read(tmp_path, monkeypatch, 
         assert rows["paid"].str.fullmatch(r"\d+").all()
 
 
+@pytest.mark.full_fits
 @pytest.mark.parametrize("sign", ["<", ">"])
 def test_a_limit_of_measurement_is_to_be_declared_as_a_bound_where_its_rows_keep_their_share(
     tmp_path, monkeypatch, capsys, sign

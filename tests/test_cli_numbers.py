@@ -12,6 +12,8 @@ from skdpgen.__main__ import main
 from skdpgen.data.table_writing import write_table
 from skdpgen.tabular import Numeric
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 
 @pytest.fixture
 def table(tmp_path, monkeypatch):
@@ -28,6 +30,7 @@ def _synthesize(capsys, *options):
     return capsys.readouterr()
 
 
+@pytest.mark.full_fits
 @pytest.mark.filterwarnings("default::skdpgen.exceptions.UtilityWarning")
 def test_a_fit_prints_what_it_lost_on_stderr_and_that_its_ledger_saw_it_alone(table, capsys):
     out, err = _synthesize(capsys, "--epsilon", "2", "--card", "card.json", "--save-model", "m.safetensors")

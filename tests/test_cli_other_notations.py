@@ -16,6 +16,8 @@ from skdpgen.data.table_reading import read_table
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.tabular._formats import dates_as_text, form_of_strptime, is_date_format
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 RNG = np.random.default_rng(0)
 FIT = ["synthesize", "semi.csv", "--separator", ";", "--output", "out.csv"]
 
@@ -123,6 +125,7 @@ def test_marks_of_capitals_are_those_of_names_alone():
     assert dates_as_text(days, "%d%^b%Y").tolist() == ["24JUN2023"]
 
 
+@pytest.mark.full_fits
 def test_results_beyond_a_limit_and_units_are_numbers(capsys):
     crp = np.round(RNG.gamma(1, 12, 600), 1)
     texts = pd.Series(crp).astype(str).where(crp >= 5, "<5")

@@ -14,6 +14,8 @@ from skdpgen import PrivacyAccountant, Schema
 from skdpgen.__main__ import main
 from skdpgen.exceptions import UtilityWarning
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 table = _command_line.table
 FIT = "synthesize table.csv --model moment --kinds-from-values --output out.csv --epsilon 1 --ledger budget.db"
 

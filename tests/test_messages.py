@@ -15,7 +15,10 @@ from skdpgen.__main__ import main
 from skdpgen.exceptions import InvalidInputError, SchemaError
 from skdpgen.tabular import Categorical, Datetime, Numeric
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+]
 table = _command_line.table
 
 SCHEMA = Schema(

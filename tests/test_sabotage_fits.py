@@ -43,6 +43,8 @@ from skdpgen.nn import DPNet, _wavelets
 from skdpgen.synthesizers import _array_model, _frame_model, _p3gm_decoder
 from skdpgen.tabular import _learning as learning
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 LEARNING = ["mixture by class", "arrays", "frame"]
 ESTIMATORS = ["pca", "mixture", "arrays", "frame"]
 

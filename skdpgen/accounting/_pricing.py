@@ -15,13 +15,13 @@ from functools import lru_cache
 
 import numpy as np
 from dp_accounting import DpEvent, NeighboringRelation
-from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from .._types import check_neighboring
 from ..utils.printing import shown
 from ._events import SUBSET_MECHANISMS, Charge, Release, releases
+from ._gaussian_losses import gaussian_distribution
 from ._renyi import (
     MOST_GROUPS,
     Combined,
@@ -294,18 +294,13 @@ def _distribution(combined: Combined, neighboring: str, interval: float, log_tai
         if mechanism in SUBSET_MECHANISMS:
             step = subset_distribution(mechanism, q, z, interval, log_tail)
         else:
-            step = pld.from_gaussian_mechanism(
-                z,
-                sampling_prob=q,
-                value_discretization_interval=interval,
-                log_mass_truncation_bound=-log_tail,
-                neighboring_relation=_RELATIONS[neighboring],
-            )
+            relation = _RELATIONS[neighboring]
+            step = gaussian_distribution(z, interval, sampling_rate=q, log_tail=log_tail, relation=relation)
         with np.errstate(over="ignore"):  # of dp-accounting's bounds of the tail, those that overflow are not used
             part = step.self_compose(count)
         whole = part if whole is None else whole.compose(part)
     if mu > 0:
-        whole = whole.compose(pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=interval))
+        whole = whole.compose(gaussian_distribution(1 / mu, interval))
     return whole
 
 

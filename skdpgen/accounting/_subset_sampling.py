@@ -15,6 +15,8 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import log_ndtr
 
+from ._gaussian_losses import gaussian_distribution
+
 
 def _log_delta(epsilon, mu):
     """Log of delta(epsilon) of one Gaussian release whose sensitivity is `mu` standard deviations."""
@@ -47,13 +49,8 @@ def subset_distribution(mechanism, q, z, interval, log_tail):
     (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1).
     """
     if mechanism == "poisson_subsets":
-        return pld.from_gaussian_mechanism(
-            z,
-            sampling_prob=q,
-            value_discretization_interval=interval,
-            log_mass_truncation_bound=-log_tail,
-            neighboring_relation=NeighboringRelation.REPLACE_ONE,
-        )
+        relation = NeighboringRelation.REPLACE_ONE
+        return gaussian_distribution(z, interval, sampling_rate=q, log_tail=log_tail, relation=relation)
     mu = 1 / z
     points = int((mu * mu / 2 + math.sqrt(2 * log_tail) * mu + 1) / interval) + 2
     k = np.arange(-points, points + 1)

@@ -19,6 +19,7 @@ from skdpgen.exceptions import SchemaError
 from skdpgen.tabular import Categorical, schema_from_histogram, schema_histogram
 
 pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.PrivacyLeakWarning"),
 ]
@@ -33,11 +34,16 @@ def _chunk(labels, dtype):
     return pd.DataFrame({"x": np.linspace(0, 1, len(labels)), "y": column})
 
 
-def _learned(chunks, dtype):
-    """Categories that two chunks release without noise, with their types."""
+@functools.cache
+def _counted(labels, chunk_dtype, dtype):
+    """Histogram of a chunk of such labels, under a schema of a dtype."""
     schema = Schema([Categorical("y", dtype=dtype, missing=dtype not in ("int64", "int8", "uint64"))])
-    parts = [schema_histogram(chunk[["y"]], schema) for chunk in chunks]
-    histogram = functools.reduce(_merge_histograms, parts)
+    return schema_histogram(_chunk(list(labels), chunk_dtype)[["y"]], schema)
+
+
+def _learned(chunks, dtype):
+    """Categories that two chunks, labels and their dtype, release without noise, with their types."""
+    histogram = functools.reduce(_merge_histograms, (_counted(tuple(labels), of, dtype) for labels, of in chunks))
     column = schema_from_histogram(histogram.bounded_sum.value.astype(float), histogram, 0.0, 1e-6)["y"]
     return [(type(value), value) for value in column.categories], type(column.other), column.dtype
 
@@ -51,12 +57,11 @@ def test_the_type_of_a_category_depends_on_the_schema_alone(declared, first):
         except SchemaError:
             return "refused"
 
-    whole = outcome(_chunk(RARE, declared or "object"))
+    whole = outcome((RARE, declared or "object"))
     if declared in ("object", "category", None) and first == "string":
         return  # text where numbers are: refused by the fit, which compares the kinds of all chunks
     for second in NUMBERS:
-        rows, more = _chunk(COMMON, first), _chunk([*COMMON, 2], first)
-        rest = _chunk(RARE, second)
+        rows, more, rest = (COMMON, first), ([*COMMON, 2], first), (RARE, second)
         assert outcome(rows, rest) == outcome(more, rest) == outcome(rest, more) == whole
 
 

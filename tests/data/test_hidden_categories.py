@@ -12,6 +12,8 @@ from skdpgen.mechanisms import add_gaussian
 from skdpgen.tabular import Schema, schema_from_histogram, schema_histogram
 from skdpgen.testing import seeded_noise
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 
 def _fit(frame, monkeypatch, hidden):
     """Fit with the noisy counts of every rare category set to `hidden`."""

@@ -33,6 +33,8 @@ from skdpgen.tabular._schema_cells import cell_weights
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.watching import replay_releases
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 N_CHAPTERS, N_CODES = 20, 400
 CODES = tuple(f"{chr(65 + k % N_CHAPTERS)}{k // N_CHAPTERS:02d}" for k in range(N_CODES))
 # two levels: letters, and the first digit within each
@@ -312,6 +314,7 @@ def test_declared_groups_cost_nothing():
     assert next(c for c in synth.card_["columns"] if c["name"] == "code")["hierarchy"] == CHAPTERS
 
 
+@pytest.mark.full_fits
 def test_few_categories_may_have_declared_groups():
     schema = Schema([Categorical("code", ("a1", "a2", "b1"), hierarchy=1), Boolean("sick")])
     frame = pd.DataFrame({"code": ["a1", "a2", "b1", "a1"] * 100, "sick": [True, True, False, True] * 100})
@@ -401,6 +404,7 @@ def test_names_of_one_row_pass_any_of_the_thresholds_with_probability_delta(delt
     assert passed / n == pytest.approx(delta, abs=4 * (delta * (1 - delta) / n) ** 0.5)
 
 
+@pytest.mark.full_fits
 @pytest.mark.parametrize("as_written", [str, int])
 def test_codes_that_are_too_rare_are_released_by_their_first_characters(as_written):
     codes = [f"{a}{b}{c}" for a in range(1, 9) for b in range(5) for c in range(12)]
@@ -515,6 +519,7 @@ def test_an_encoder_keeps_categories_apart():
 
 
 # ---- quality ---------------------------------------------------------------------------------------------------------
+@pytest.mark.full_fits
 def test_declared_groups_carry_what_codes_have_in_common():
     """Of 400 codes in 20 chapters, at epsilon 1; groups that are found by noisy profiles lose half of it or more."""
     schema, frame = SCHEMA.select(["code", "age", "sick"]), _rows(40_000).drop(columns="town")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -50,20 +51,22 @@ def _rows(n=N, n_codes=N_CODES, prefix="c", seed=0):
 
 
 def _fit(frame, epsilon=40.0, model=MomentSynthesizer, **options):
+    with short_postprocessing():
+        return _watched(frame, epsilon, model, **options)
+
+
+def _watched(frame, epsilon=40.0, model=MomentSynthesizer, **options):
     watch = Queries()
-    steps, fit_tables.__kwdefaults__["n_iter"] = fit_tables.__kwdefaults__["n_iter"], 40
-    try:
-        with seeded_noise(3, quiet=True), replay_releases(watch), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UtilityWarning)
-            synth = model(epsilon, random_state=0, **{"target": "sick", **options}).fit(frame)
-    finally:
-        fit_tables.__kwdefaults__["n_iter"] = steps
+    with seeded_noise(3, quiet=True), replay_releases(watch), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UtilityWarning)
+        synth = model(epsilon, random_state=0, **{"target": "sick", **options}).fit(frame)
     return synth, watch
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    return _fit(_rows())
+    with patch.dict(fit_tables.__kwdefaults__, n_iter=40):  # the rows of this fit are read
+        return _watched(_rows())
 
 
 def _groups(synth):
@@ -166,10 +169,11 @@ def test_nothing_but_the_releases_decides_which_columns_have_groups(relation):
     joining = pd.DataFrame({"code": ["new", "c001"], "age": [5, 1000], "sick": ["no", "never"]})
     many = _rows(300, 15)
     model = MomentSynthesizer(200.0, target="sick", neighboring=relation)
-    with pytest.MonkeyPatch.context() as patch, short_postprocessing():
-        patch.setattr(table_plan, "_ROOM", ((16, 6),))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(table_plan, "_ROOM", ((16, 6),))
         assert _groups(_fit(many, 200.0, neighboring=relation)[0])  # there are more than there is room for
-        check_noninterference(model, (many,), (few,), rows=(joining,))
+        with short_postprocessing():
+            check_noninterference(model, (many,), (few,), rows=(joining,))
 
 
 @pytest.mark.parametrize("weighting", ["rows", "units"])
@@ -179,10 +183,10 @@ def test_units_and_chunks_have_groups_too(monkeypatch, weighting):
     joining = pd.DataFrame({"code": ["new", "c001"], "age": [5, 90], "sick": ["no", "yes"], "person": [-7, -7]})
     model = MomentSynthesizer(900.0, target="sick", unit=PrivacyUnit("person", 3, weighting=weighting))
     chunks = [parts[0].head(80), parts[0].tail(120)]
+    synth, watch = _fit(chunks, 900.0, unit=model.unit)
+    assert _groups(synth)["code"].n_groups == 8
+    assert len(_profiles(watch, synth.plan(chunks).noise_multipliers)) == 1
     with short_postprocessing():
-        synth, watch = _fit(chunks, 900.0, unit=model.unit)
-        assert _groups(synth)["code"].n_groups == 8
-        assert len(_profiles(watch, synth.plan(chunks).noise_multipliers)) == 1
         check_noninterference(model, (parts[0],), (parts[1],), rows=(joining,))
 
 

@@ -15,6 +15,8 @@ from skdpgen.data.other_notations import readings_of
 from skdpgen.exceptions import InvalidInputError
 from skdpgen.tabular import Categorical
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 RNG = np.random.default_rng(0)
 COMMA = [f"{value:.1f}".replace(".", ",") for value in RNG.normal(70, 9, 400)]
 FRAME = pd.DataFrame({"weight": COMMA, "age": RNG.integers(18, 90, 400), "ward": RNG.choice(["A1", "B,2"], 400)})
@@ -184,7 +186,7 @@ def test_columns_that_are_categories_are_fitted(frame, options):
 def test_a_run_of_a_search_does_not_refuse_rows_after_its_charge():
     FrameRows(FRAME, None, **ANY)  # as a run reads them: another row may have been held out
     budget = PrivacyAccountant(1.0, 1e-5)
-    model = DPVAESynthesizer(training=DPSGD(steps=2))
+    model = DPVAESynthesizer(training=DPSGD(steps=2, warm_start_steps=2))
     search = PrivateSearchCV(
         model, {"training__steps": [1, 2]}, epsilon=1.0, accountant=budget, score_bounds=(-50, 0), random_state=0
     )

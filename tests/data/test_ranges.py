@@ -17,6 +17,8 @@ from skdpgen.tabular._ranges import far_from_zero, narrowed_ranges, range_histog
 from skdpgen.testing import check_noninterference, seeded_noise
 from skdpgen.utils.watching import Replay, replay_releases
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 N = 8_000
 
 
@@ -52,6 +54,7 @@ def _fit(frame, seed=3, model=MomentSynthesizer, **options):
     return synth, watch.queries
 
 
+@pytest.mark.full_fits
 @pytest.mark.parametrize("model", [MomentSynthesizer, P3GMSynthesizer])
 def test_ranges_are_near_those_of_the_rows_and_clip_few_of_them(model):
     frame = places()

@@ -41,6 +41,8 @@ from skdpgen.testing import check_noninterference
 from skdpgen.utils.noise import make_noise_generator
 from skdpgen.utils.watching import watch_releases
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 OPEN = OpenUnit.of("pid", "rows")
 
 

@@ -22,6 +22,8 @@ from skdpgen.testing import check_noninterference, seeded_noise
 from skdpgen.utils.noise import make_noise_generator
 from skdpgen.utils.watching import replay_releases
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 N = 6_000
 
 

@@ -24,7 +24,10 @@ from skdpgen.mechanisms import exact_value
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import seeded_noise
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+]
 
 RNG = np.random.default_rng(8)
 N = 900

@@ -48,7 +48,7 @@ def fitted():
 
 def test_a_wide_table_keeps_marginals_correlations_and_what_they_say_of_the_target(fitted):
     assert isinstance(fitted.model_.latent_model, ScoreModel)
-    drawn = fitted.sample(20_000, random_state=0)
+    drawn = fitted.sample(10_000, random_state=0)
     assert drawn["c1"].isna().mean() == pytest.approx(0.2, abs=0.1)
     assert set(drawn["c2"]) == {"low", "middle", "high"}
     share = FRAME["c2"].value_counts(normalize=True)
@@ -80,7 +80,7 @@ def test_a_wide_table_has_a_model_of_the_target_too(fitted):
     synth = MomentSynthesizer(0.35, schema=SCHEMA, target="label", random_state=0, budget_split={"target": 0.3})
     synth.fit(FRAME)
     assert isinstance(synth.model_.latent_model, ScoreModel)
-    rows, plain = (s.sample(20_000, random_state=0) for s in (synth, fitted))
+    rows, plain = (s.sample(10_000, random_state=0) for s in (synth, fitted))
     numbers = [f"c{j}" for j in range(3, 80)]
     assert rows[numbers].corr().sub(plain[numbers].corr()).abs().mean().mean() < 0.1
     real, synthetic = (r.groupby("label")[numbers].mean().diff().iloc[-1] for r in (FRAME, rows))

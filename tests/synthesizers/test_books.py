@@ -23,6 +23,7 @@ from skdpgen.synthesizers import _array_model, _frame_model, _p3gm, _p3gm_decode
 from skdpgen.testing import seeded_noise
 
 pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
     pytest.mark.filterwarnings("ignore:fitted inside a search:skdpgen.exceptions.PrivacyLeakWarning"),
 ]

@@ -11,7 +11,10 @@ from skdpgen.tabular import Categorical, Numeric, Schema
 from skdpgen.tabular._constraints import read_constraint
 from skdpgen.tabular._construction import within_reach
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+]
 _RNG = np.random.default_rng(0)
 _ROWS = pd.DataFrame({"a": _RNG.normal(size=400), "n": _RNG.integers(0, 9, 400), "b": _RNG.choice(["x", "y"], 400)})
 _DECLARED = Schema([Numeric("a", (-5, 5)), Numeric("n", (0, 8), integer=True), Categorical("b", ("x", "y"))])

@@ -17,6 +17,8 @@ from skdpgen.synthesizers._count_errors import joint_sd, kept_sizes, smallest_ke
 from skdpgen.tabular import Categorical
 from skdpgen.tabular._schema_cells import SelectedCounts
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 RELATION = "add_or_remove_one"
 
 

@@ -27,7 +27,10 @@ from skdpgen.synthesizers._checkpoint import describe
 from skdpgen.synthesizers._released import of_today, recorded_parameters
 from skdpgen.tabular import Categorical, Numeric
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+]
 
 RNG = np.random.default_rng(9)
 N = 311

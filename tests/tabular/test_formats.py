@@ -18,7 +18,10 @@ from skdpgen.tabular._columns import output_dtype
 from skdpgen.tabular._formats import plain_forms
 
 pa = pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+]
 
 N = 1500
 RNG = np.random.default_rng(0)
@@ -54,6 +57,7 @@ FORMS = {
 }
 
 
+@pytest.mark.full_fits
 @pytest.mark.parametrize("absent", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_form_is_fitted_and_comes_back_in_kind(form, absent):
@@ -72,6 +76,7 @@ def test_a_form_is_fitted_and_comes_back_in_kind(form, absent):
     assert np.isfinite(synth.score(synth.sample(50)))
 
 
+@pytest.mark.full_fits
 def test_learned_numbers_have_the_mean_of_the_rows():
     frame = pd.DataFrame({"span": FORMS["span"][0], "date": pd.to_datetime(DATES).date, "cents": CENTS})
     drawn = MomentSynthesizer(50.0, random_state=0, n_components=1).fit(frame).sample(4000, random_state=0)
@@ -249,6 +254,7 @@ def test_a_form_belongs_to_one_kind(kind, name):
         kind("x", dtype=name)
 
 
+@pytest.mark.full_fits
 @pytest.mark.parametrize("form", FORMS)
 def test_real_and_synthetic_rows_of_a_form_are_compared(form):
     from skdpgen.metrics import marginal_tvd
