@@ -36,6 +36,14 @@ def pytest_addoption(parser):
     )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Let a worker run tests that follow each other: what a file shares is made once, and not by each worker."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
+
+
 def pytest_collection_modifyitems(config, items):
     """Leave out cases beyond those of ``--most-cases``."""
     most = config.getoption("--most-cases")
