@@ -99,9 +99,8 @@ class PrivateEstimator(BaseEstimator):
                 charge = "made"
                 self._complete(rows, plan, rng)
                 self._warn_inside_search()
-                charge = "complete"
         except BaseException as error:
-            _note_of_charge(error, charge, plan)
+            _note_of_charge(error, charge, plan, complete="card_" in vars(self))
             raise
         return self
 
@@ -496,7 +495,7 @@ def _warn_of_refit(first, second):
     )
 
 
-def _note_of_charge(error, charge, plan):
+def _note_of_charge(error, charge, plan, complete):
     """Add to an error of a fit whether the fit was charged: a note, which Python shows below it from 3.11 on."""
     if not hasattr(error, "add_note") or "othing was charged" in str(error):
         return
@@ -504,8 +503,8 @@ def _note_of_charge(error, charge, plan):
         error.add_note("skdpgen: nothing was charged for this fit")
     elif charge == "begun" and not isinstance(error, Exception):
         error.add_note("skdpgen: interrupted while the fit was charged: accountant.report() says whether it was")
-    elif charge in ("made", "complete"):
-        rest = "the fit is complete, and can be used" if charge == "complete" else "a charge is never refunded"
+    elif charge == "made":
+        rest = "the fit is complete, and can be used" if complete else "a charge is never refunded"
         error.add_note(f"skdpgen: this fit was charged epsilon {plan.epsilon:.4g} at delta {plan.delta:.3g}; {rest}")
 
 

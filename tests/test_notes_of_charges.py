@@ -67,3 +67,15 @@ def test_a_warning_that_is_an_error_after_the_fit_says_that_it_is_complete():
             synth.fit(X[:50])
     assert _notes(error)[0].endswith("the fit is complete, and can be used")
     assert synth.sample(3).shape == (3, 3)
+
+
+def test_a_fit_that_is_stopped_before_it_is_left_is_not_called_complete(monkeypatch):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DPPCA, "_warn_inside_search", stop)  # the last step, after the card
+    pca = DPPCA(2, epsilon=1.0, bounds=(0, 1))
+    with pytest.raises(KeyboardInterrupt) as error:
+        pca.fit(X)
+    assert _notes(error)[0].endswith("a charge is never refunded")
+    assert not hasattr(pca, "card_")

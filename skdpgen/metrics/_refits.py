@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from contextlib import contextmanager
+from numbers import Integral
 
 import numpy as np
 import pandas as pd
@@ -12,10 +14,12 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..exceptions import UtilityWarning
+from ..utils.callers import warn_user
 from ..utils.progress import progress_bar, shows_bars
 
-# Rows of a sample on which a statistic is computed, as a multiple of those of the fit, and at least and at most: so
-# many that chance of sampling is small beside the error of the fit.
+# Rows of a sample on which a statistic is computed, as a multiple of those of the fit, and at least and at most. Their
+# sampling adds at most a tenth to the variance of the fit's rows, up to 10,000 of these; above, errors are too large
+# rather than too small.
 _TIMES, _FEWEST, _MOST = 10, 10_000, 100_000
 
 
@@ -35,7 +39,7 @@ def refit_errors(synthesizer, statistic, n_fits=20, *, confidence=0.95, random_s
         identifiers.
     statistic : callable
         Takes a sample, a DataFrame or an array, or two arrays X and y after ``fit(X, y)``. Returns a number, a
-        Series, a dict of numbers, or an array of numbers.
+        Series, a dict of numbers, or an array of numbers, the same ones for each sample.
     n_fits : int, default=20
         Number of fits, each to other synthetic rows. Each takes about as long as the fit of the synthesizer.
     confidence : float, default=0.95
@@ -48,12 +52,14 @@ def refit_errors(synthesizer, statistic, n_fits=20, *, confidence=0.95, random_s
     DataFrame
         One row for each number of the statistic: ``estimate``, that of a large sample of the synthesizer;
         ``bias``, by how much the clones are above it on average; ``standard_error``, their standard deviation;
-        ``low`` and ``high``, an interval about the estimate less the bias, by the t distribution.
+        ``low`` and ``high``, an interval about the estimate less the bias, by the t distribution. NaN where a clone has
+        no number, of which a UtilityWarning is given.
 
     Raises
     ------
     ValueError
-        For a synthesizer fitted to arrays with ``groups=``, fewer than two fits, or a confidence outside (0, 1).
+        For a synthesizer fitted to arrays with ``groups=``, fewer than two fits, no whole number of them, or a
+        confidence outside (0, 1).
 
     Notes
     -----
@@ -62,6 +68,11 @@ def refit_errors(synthesizer, statistic, n_fits=20, *, confidence=0.95, random_s
 
     The intervals contain sampling error, noise, and the shrinkage of dependences by noise, as far as the model can
     express the dependence. They do not contain what the model of a table cannot express: see Limitations in the README.
+    The tables have the released number of rows: that another study would have another number is not in the errors.
+
+    The statistic is computed of samples of 10 times as many rows as the fit had, of 100,000 or, if the fit had more, of
+    as many as it had. From 10,000 rows on, sampling these therefore makes the errors larger than needed: by up to a
+    factor of 1.4.
 
     References
     ----------
@@ -81,14 +92,21 @@ def refit_errors(synthesizer, statistic, n_fits=20, *, confidence=0.95, random_s
     >>> bool(0.1 < errors.loc["mean age", "standard_error"] < 3)
     True
     """
-    if n_fits < 2:
-        raise ValueError(f"n_fits must be at least 2; got {n_fits!r}")
+    if isinstance(n_fits, bool) or not isinstance(n_fits, Integral) or n_fits < 2:
+        raise ValueError(f"n_fits must be at least 2, a whole number; got {n_fits!r}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
     samples = samples_of_refits(synthesizer, n_fits, random_state=random_state)
     estimate = _named(statistic(*next(samples)))
     refits = pd.concat([_named(statistic(*tables)).reindex(estimate.index) for tables in samples], axis=1).T
-    bias, error = refits.mean() - estimate, refits.std(ddof=1)
+    absent = refits.isna().sum()
+    if absent.any():
+        warn_user(
+            f"{absent.idxmax()!r} has no number in {absent.max()} of {n_fits} refits, so it has no standard error. For "
+            "a category that a fit may lose, return 0",
+            UtilityWarning,
+        )
+    bias, error = refits.mean(skipna=False) - estimate, refits.std(ddof=1, skipna=False)
     half = student.ppf((1 + confidence) / 2, n_fits - 1) * error * math.sqrt(1 + 1 / n_fits)
     centre = estimate - bias
     columns = {"estimate": estimate, "bias": bias, "standard_error": error, "low": centre - half, "high": centre + half}
@@ -110,7 +128,8 @@ def samples_of_refits(synthesizer, n_fits, *, size=None, random_state=None):
     n = max(2, round(float(synthesizer.row_count_ if unit is None else synthesizer.unit_count_)))
     many = min(max(_TIMES * n, _FEWEST), max(_MOST, n))
     pool = _drawn(synthesizer, many, unit, rng)
-    yield pool if size is None else _drawn(synthesizer, size, unit, rng)
+    # a copy, which the caller may change: the pool is what refits are fitted to
+    yield tuple(part.copy() for part in pool) if size is None else _drawn(synthesizer, size, unit, rng)
     for _ in progress_bar(range(n_fits), phase="refits", shown=shows_bars("auto"), unit="fit"):
         fitted = _refitted(synthesizer, _resampled(pool, n, unit, rng))
         yield _drawn(fitted, size or many, unit, rng)
@@ -147,11 +166,23 @@ def _resampled(pool, n, unit, rng):
 
 def _refitted(synthesizer, rows):
     """A clone with the noise of the synthesizer, fitted to synthetic rows under a separate accountant."""
-    fit, known = synthesizer.card_["fit"], synthesizer.get_params(deep=False)
+    card, known = synthesizer.card_, synthesizer.get_params(deep=False)
     own = {"accountant": None, "checkpoint": None, "progress": False, "random_state": None}
-    if math.isfinite(fit["epsilon"]):  # that of its releases alone, whatever shares their budget
-        own |= {"epsilon": fit["epsilon"], "delta": fit["delta"]}
+    own |= {"neighboring": card["neighboring"], "epsilon": float(card["fit"]["epsilon"])}
+    if math.isfinite(own["epsilon"]):  # that of its releases alone, whatever shares their budget
+        own["delta"] = card["fit"]["delta"]
     fitted = clone(synthesizer).set_params(**{name: value for name, value in own.items() if name in known})
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _noted():
         warnings.simplefilter("ignore", UtilityWarning)  # of columns that the first fit has warned of
         return fitted.fit(*(part.reset_index(drop=True) if hasattr(part, "reset_index") else part for part in rows))
+
+
+@contextmanager
+def _noted():
+    """Context of a refit: a note below its errors says that no budget of the caller was charged."""
+    try:
+        yield
+    except BaseException as error:
+        if hasattr(error, "add_note"):
+            error.add_note("skdpgen: this was a refit to synthetic rows, which charges no budget of yours")
+        raise

@@ -20,7 +20,9 @@ from ._frames import numeric_bounds, restore
 # has no brackets inside, and may be a long public list.
 _MOST_CHARACTERS, _MOST_OF_MAPPING = 10_000, 200_000
 _VALUE = r"""(?:'[^'\\]*'|"[^"\\]*"|-?\d[\d.]*|True|False)"""
-_MAPPING = re.compile(rf"[^{{}}]{{0,500}}\{{(?:\s*{_VALUE}\s*:\s*{_VALUE}\s*,?)*\s*\}}[^{{}}]{{0,500}}")
+_ENTRY = rf"{_VALUE}\s*:\s*{_VALUE}\s*"
+# Each text has one reading, so that the search for it takes time in proportion to its length.
+_MAPPING = re.compile(rf"[^{{}}]{{0,500}}\{{\s*{_ENTRY}(?:,\s*{_ENTRY})*(?:,\s*)?\}}[^{{}}]{{0,500}}")
 # Constraints of one schema: each is checked beside the others. The length of all of them together.
 MOST_CONSTRAINTS, MOST_OF_ALL = 200, 2_000_000
 

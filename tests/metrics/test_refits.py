@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, Schema, load
-from skdpgen.metrics import leak_note, refit_errors
+from skdpgen.exceptions import UtilityWarning
+from skdpgen.metrics import _refits, leak_note, refit_errors
 from skdpgen.tabular import Boolean, Categorical, Numeric
 
 _SCHEMA = Schema([Numeric("age", (0, 100)), Boolean("ill")])
@@ -99,14 +102,85 @@ def test_units_are_drawn_whole():
 
 def test_what_has_no_standard_error_is_refused():
     synth = MomentSynthesizer(4.0, schema=_SCHEMA).fit(_frame())
-    with pytest.raises(ValueError, match="n_fits must be at least 2"):
-        refit_errors(synth, _statistic, n_fits=1)
+    for n_fits in (1, 2.5, True):
+        with pytest.raises(ValueError, match="n_fits must be at least 2, a whole number"):
+            refit_errors(synth, _statistic, n_fits=n_fits)
     with pytest.raises(ValueError, match="confidence must be between 0 and 1"):
         refit_errors(synth, _statistic, confidence=95)
     rows = np.random.default_rng(0).random((600, 2))
     grouped = MomentSynthesizer(4.0, bounds=(0, 1), unit=PrivacyUnit(max_rows=2)).fit(rows, groups=np.arange(600) // 2)
     with pytest.raises(ValueError, match="fitted with groups="):
         refit_errors(grouped, lambda X: X.mean())
+
+
+def _refits_of(monkeypatch):
+    """Fitted clones of the calls of `refit_errors` that follow, and the tables that they were fitted to."""
+    seen, fitted = [], _refits._refitted
+
+    def watched(synthesizer, rows):
+        seen.append((fitted(synthesizer, rows), rows))
+        return seen[-1][0]
+
+    monkeypatch.setattr(_refits, "_refitted", watched)
+    return seen
+
+
+def test_refits_have_the_relation_of_the_accountant(monkeypatch):
+    budget = PrivacyAccountant(epsilon=3.0, neighboring="replace_one")
+    synth = MomentSynthesizer(1.0, schema=_SCHEMA, accountant=budget).fit(_frame())
+    seen = _refits_of(monkeypatch)
+    refit_errors(synth, _statistic, n_fits=2)
+    assert [fitted.card_["neighboring"] for fitted, _ in seen] == ["replace_one"] * 2
+
+
+def test_a_statistic_may_change_its_sample(monkeypatch):
+    synth = MomentSynthesizer(4.0, schema=_SCHEMA).fit(_frame())
+    seen = _refits_of(monkeypatch)
+
+    def statistic(rows):
+        rows["age"] -= 40
+        rows["old"] = rows["age"] > 0
+        return rows["old"].mean()
+
+    refit_errors(synth, statistic, n_fits=2)
+    for _, (rows,) in seen:
+        assert list(rows.columns) == ["age", "ill"]
+        assert rows["age"].min() >= 0
+
+
+@pytest.mark.parametrize("epsilon", [np.inf, None])
+def test_a_fit_without_noise_has_sampling_error_alone(epsilon, monkeypatch):
+    synth = MomentSynthesizer(epsilon, schema=_SCHEMA, accountant=PrivacyAccountant(epsilon=np.inf)).fit(_frame())
+    seen = _refits_of(monkeypatch)
+    found = refit_errors(synth, _statistic, n_fits=3)
+    assert (found["standard_error"] > 0).all()
+    assert not any(fitted.card_["private"] for fitted, _ in seen)
+
+
+def test_a_statistic_without_a_number_in_a_refit_has_no_standard_error():
+    synth, calls = MomentSynthesizer(4.0, schema=_SCHEMA).fit(_frame()), []
+
+    def statistic(rows):
+        calls.append(None)
+        return _statistic(rows) | ({} if len(calls) == 3 else {"at times": rows["age"].std()})
+
+    with pytest.warns(UtilityWarning, match=r"'at times' has no number in 1 of 3 refits.*return 0"):
+        found = refit_errors(synth, statistic, n_fits=3)
+    assert found.loc["at times", ["bias", "standard_error", "low", "high"]].isna().all()
+    assert found.loc[["age", "ill"]].notna().all(axis=None)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+def test_an_error_of_a_refit_says_that_no_budget_of_the_caller_was_charged(monkeypatch):
+    synth = MomentSynthesizer(4.0, schema=_SCHEMA).fit(_frame())
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MomentSynthesizer, "_complete", stop)
+    with pytest.raises(KeyboardInterrupt) as error:
+        refit_errors(synth, _statistic, n_fits=2)
+    assert error.value.__notes__[-1].endswith("a refit to synthetic rows, which charges no budget of yours")
 
 
 def test_it_reveals_no_more_than_the_model():

@@ -963,6 +963,23 @@ def test_other_long_texts_are_refused_before_they_are_parsed(text, monkeypatch):
         read_constraint(text, ("group", "merchant"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "group == {1:" + "111:" * 40_000 + "1}[merchant]]]",
+        "group == {" + "1:1  " * 40_000 + "}[merchant]",
+        "group == {1: 1" + " " * 190_000 + "[merchant]",
+        "group == {1: 1," + "1" * 190_000 + "[merchant]",
+        "group == {" + "'a': \"b\", " * 19_000 + "}}[merchant]",
+    ],
+    ids=["digits", "spaces between", "spaces at the end", "one number", "without a value"],
+)
+def test_a_long_text_is_searched_for_a_mapping_in_time_in_proportion_to_its_length(text):
+    # a search that goes back through all ways of reading these texts would never end
+    with pytest.raises(ValueError, match="at most 10,000 characters"):
+        read_constraint(text, ("group", "merchant"))
+
+
 def test_all_constraints_of_a_schema_together_have_a_length():
     columns = [Categorical("merchant"), Categorical("group")]
     texts = [_mapping(6000) + " " * k for k in range(20)]
