@@ -500,7 +500,7 @@ def _note_of_charge(error, charge, plan, complete):
     if not hasattr(error, "add_note") or "othing was charged" in str(error):
         return
     if charge == "not begun":
-        error.add_note("skdpgen: nothing was charged for this fit")
+        error.add_note("skdpgen: this call charged nothing")
     elif charge == "begun" and not isinstance(error, Exception):
         error.add_note("skdpgen: interrupted while the fit was charged: accountant.report() says whether it was")
     elif charge == "made":

@@ -23,7 +23,7 @@ def test_an_error_before_the_charge_says_that_nothing_was_charged():
     budget = PrivacyAccountant(epsilon=1.0)
     with pytest.raises(InvalidInputError) as error:
         DPPCA(2, epsilon=1.0, bounds=(0, 1), accountant=budget).fit(X[:, 0])
-    assert _notes(error) == ["skdpgen: nothing was charged for this fit"]
+    assert _notes(error) == ["skdpgen: this call charged nothing"]
     assert budget.epsilon_spent() == 0
 
 

@@ -132,7 +132,9 @@ def samples_of_refits(synthesizer, n_fits, *, size=None, random_state=None):
     yield tuple(part.copy() for part in pool) if size is None else _drawn(synthesizer, size, unit, rng)
     for _ in progress_bar(range(n_fits), phase="refits", shown=shows_bars("auto"), unit="fit"):
         fitted = _refitted(synthesizer, _resampled(pool, n, unit, rng))
-        yield _drawn(fitted, size or many, unit, rng)
+        if relaxed := getattr(synthesizer, "_relaxed", ()):
+            fitted.relax(*relaxed)
+        yield _drawn(fitted, many if size is None else size, unit, rng)
 
 
 def _named(values):
