@@ -146,10 +146,7 @@ MUTANTS = [
     (
         "a plan for the exact number of rows",
         [Claim(plans.test_the_plan_of_a_file_follows_from_its_columns_alone)],
-        (
-            budget.run,
-            ("$kind.of($estimator.plan(*$data), $1.rows)", "$kind.of($estimator.plan(*$data), len($data[0]))"),
-        ),
+        (budget._plan, ("$kind.of($fit, $3)", "$kind.of($fit, len($2[0]))")),
     ),
 ]
 

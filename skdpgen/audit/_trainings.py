@@ -60,7 +60,7 @@ def audit_trainings(plan, *, delta=1e-5, trainings=2000, confidence=0.95, noise_
     >>> from skdpgen.audit import audit_trainings
     >>> from skdpgen.dpsgd import TermwisePlan
     >>> plan = TermwisePlan(1.0, 1, noise_multiplier=1.0, expected_batch_size=64, n_groups=4)
-    >>> result = audit_trainings(plan, trainings=60)
+    >>> result = audit_trainings(plan, trainings=200, confidence=0.99999)
     >>> 2 < result.epsilon_lower < result.epsilon_claimed
     True
     """

@@ -75,7 +75,6 @@ def add(command):
 
 
 def run(arguments):
-    from ..accounting import BudgetPlan
     from ..data.table_writing import check_apart, check_output
 
     if arguments.plot:
@@ -91,10 +90,11 @@ def run(arguments):
     estimator = _estimator(arguments, units, schema)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        planned = [estimator.plan(*data)]  # --set may have changed its epsilon
-        planned += [estimator.set_params(epsilon=epsilon).plan(*data) for epsilon in arguments.epsilon[1:]]
-        plan, *others = [BudgetPlan.of(one, arguments.rows) for one in planned]
-        compared = _compared(planned[0], most or _COMPARED) if units and not others else []
+        fit, plan = _plan(estimator, data, arguments.rows)  # --set may have changed its epsilon
+        others = [
+            _plan(estimator.set_params(epsilon=epsilon), data, arguments.rows)[1] for epsilon in arguments.epsilon[1:]
+        ]
+        compared = _compared(fit, most or _COMPARED) if units and not others else []
     _say_what_was_inferred(arguments, data[0])
     if arguments.plot:
         plan.plot(arguments.plot)
@@ -108,6 +108,14 @@ def run(arguments):
     print(plan)
     if compared:
         print("\n" + "\n".join(_in_words(compared, arguments.unit)))
+
+
+def _plan(estimator, data, n_rows):
+    """The plan of a fit, and what it means for so many rows."""
+    from ..accounting import BudgetPlan
+
+    fit = estimator.plan(*data)
+    return fit, BudgetPlan.of(fit, n_rows)
 
 
 def _by_epsilon(plans):
