@@ -201,7 +201,7 @@ class PrivateEstimator(BaseEstimator):
             yield from self._fitting_alone()
 
     def _fitting_alone(self):
-        """The block of `_fitting`, where no other fit of this object is on its way."""
+        """The block of `_fitting`, while no other fit of this object runs."""
         parameters = self.get_params(deep=False)
         before = dict(vars(self))
         vars(self).update({name: _converted(value) for name, value in parameters.items()})
@@ -438,7 +438,7 @@ _fits_lock = ForkSafeLock()
 
 @contextmanager
 def _alone(estimator):
-    """Refuse a fit of an estimator while another one is on its way: the model would hold parts of both, at one cost."""
+    """Refuse a fit of an estimator while another fit of it runs: the model would hold parts of both, at one cost."""
     own, begun = (process_identity(), id(estimator)), False
     try:
         with _fits_lock:

@@ -1,4 +1,4 @@
-"""Every sabotage of DP2-VAE's subsets, steps and fits is caught by a claim of an ordinary test."""
+"""Every sabotage of DP2-VAE's subsets, steps and fits, and of the losses of steps, is caught by a claim of a test."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_dp2vae as estimator
 import test_dp2vae_training as training
+import test_gaussian_losses as losses
 import test_shifted_images as shifted
 import test_subset_events as events
 import test_subsets as subsets
 from _fits import ledger_is_what_ran, nothing_private_is_kept
 from _sabotage import Claim, after, assert_caught, before, mutant_ids
+from dp_accounting import NeighboringRelation
 
+from skdpgen.accounting import _gaussian_losses as gaussian_losses
 from skdpgen.accounting import _subset_sampling as subset_sampling
 from skdpgen.dpsgd import _subsets as subsets_module
 from skdpgen.dpsgd._subsets import SubsetPlan
@@ -43,6 +46,7 @@ LEDGER = {
     )
 }
 KEPT = [Claim(nothing_private_is_kept, name) for name in ("arrays, subsets", "images, subsets", "frame, subsets")]
+LOSSES = Claim(losses.distributions_are_those_of_dp_accounting, 1.4, 0.3, NeighboringRelation.ADD_OR_REMOVE_ONE, 4e-3)
 PRICES = Claim(events.test_poisson_subsets_cost_under_both_relations_what_replacing_a_unit_costs)
 REVEALED = Claim(events.test_a_revealed_index_costs_the_mixture_over_its_visits)
 ENVELOPE = Claim(events.test_the_profile_of_one_of_k_bounds_every_configuration_and_is_attained)
@@ -66,6 +70,16 @@ def _event(sampler, update, mechanism, reach):
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
     # prices
+    (
+        "a row that joins priced as one that leaves",
+        [LOSSES],
+        (gaussian_losses._GaussianLoss._inverse, ("-1 if $adds else 1", "1")),
+    ),
+    (
+        "mass of losses rounded down",
+        [LOSSES],
+        (gaussian_losses._connected, ("$gaps[1:] - $gaps[:-1] * math.exp($1)", "$gaps[1:] - $gaps[:-1]")),
+    ),
     (
         "subsets priced under add or remove",
         [PRICES],

@@ -1,4 +1,4 @@
-"""Smooth random deformations of images: the place, the slant and the course of strokes change, and no label."""
+"""Smooth random deformations of images: an augmentation of sampled images by public random numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 
 # Width of the Gaussian that smooths the displacements, as a share of a side: pixels nearer than this move together.
 _SMOOTH = 1 / 7
-# Standard deviation of the angle by which an image turns, in radians, for each side by which its pixels are displaced.
+# Standard deviation of the angle by which an image turns, in radians, as a multiple of that of the displacement.
 _TURN = 3.4
 # Pixels that are displaced at once.
 _BATCH = 512 * 784
@@ -18,7 +18,7 @@ def deform(images, image_shape, displacement, rng):
     """Displace the pixels of each image at random: smoothly, and by a turn about its middle.
 
     Simard, Steinkraus, Platt (2003), "Best practices for convolutional neural networks applied to visual document
-    analysis". Beyond the frame the pixel at its border goes on.
+    analysis". Beyond the frame, the pixels of the border are repeated.
 
     `images` (n_images, n_pixels): values in [0, 1].
     `displacement`: standard deviation of the displacement of a pixel along each axis, as a share of the side.

@@ -44,7 +44,7 @@ from ..mechanisms import (
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT, SHARED_MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
-from ..utils.blocks import exact_product, map_blocks
+from ..utils.blocks import exact_product, map_blocks, mapped_rows
 from ..utils.callers import warn_user
 from ..utils.progress import progress_bar
 from ._released import NetGenerator, ReleasedModel
@@ -130,11 +130,7 @@ class ArrayModel(ReleasedModel):
 
     def encode(self, X):
         """Latent of rows, in blocks of one shape (see `map_blocks`)."""
-        scaled = self._scale(X)[0]
-        found = np.empty((len(scaled), self.n_latent))
-        for part, latent in map_blocks(self.generator.space.encode, scaled):
-            found[part] = latent
-        return found
+        return mapped_rows(self.generator.space.encode, self._scale(X)[0], self.n_latent)
 
     def decode(self, latent, rng):
         """Rows from latents; the columns of y are left out."""

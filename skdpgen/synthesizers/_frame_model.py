@@ -22,7 +22,7 @@ from ..generators.triples import quarters_of_levels, released_triples
 from ..generators.units import UnitModel, UnitSampler
 from ..mechanisms import add_gaussian, triple_bounds, unpack_moments, unpack_one_hot_moments
 from ..mixture import GaussianMixtureParameters
-from ..utils.blocks import map_blocks
+from ..utils.blocks import mapped_rows
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_mixture
 from ..utils.printing import listed
@@ -141,10 +141,7 @@ class FrameModel(ReleasedModel):
     def encode(self, frame):
         """Latent of rows, in blocks of one shape (see `map_blocks`)."""
         codes = self.codes_like_fit(frame)[0]
-        found = np.empty((len(codes), self.n_latent))
-        for part, latent in map_blocks(lambda rows: self.latent_model.encode(self.codec.one_hot(rows)), codes):
-            found[part] = latent
-        return found
+        return mapped_rows(lambda rows: self.latent_model.encode(self.codec.one_hot(rows)), codes, self.n_latent)
 
     def decode(self, latent, rng):
         """Rows from latents; the target is drawn by its released shares."""

@@ -10,7 +10,7 @@ import numpy as np
 from .._parameters import GroupDivergence
 from ..exceptions import InvalidInputError
 from ..generators.components import spread_components
-from ..utils.blocks import map_blocks
+from ..utils.blocks import mapped_rows
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_size
 from ..utils.validation import as_numbers, check_model_size
@@ -313,11 +313,8 @@ class VAEModel(ReleasedModel):
         import torch
 
         x, _ = self._scaled(X, None)
-        found = np.empty((len(x), self.n_latent))
         with torch.inference_mode():
-            for part, mean in map_blocks(lambda rows: self.module.encode(torch.from_numpy(rows))[0].numpy(), x):
-                found[part] = mean
-        return found
+            return mapped_rows(lambda rows: self.module.encode(torch.from_numpy(rows))[0].numpy(), x, self.n_latent)
 
     def reconstruct(self, X, y, rng):
         """Rows as the model remembers them; a class that is not given is the most likely one."""

@@ -38,6 +38,14 @@ def map_blocks(function: Callable, X, size: int | None = None) -> Iterator[tuple
         yield slice(start, start + n), function(rows)[:n]
 
 
+def mapped_rows(function: Callable, X, n_columns: int) -> np.ndarray:
+    """Images of all rows by `map_blocks`, float64 of shape (n_samples, n_columns)."""
+    found = np.empty((len(X), n_columns))
+    for part, rows in map_blocks(function, X):
+        found[part] = rows
+    return found
+
+
 def exact_product(rows, matrix):
     """Product with a public matrix that is one and the same function of each row, wherever the row stands.
 
