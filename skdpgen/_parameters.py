@@ -28,7 +28,18 @@ from .utils.validation import (
 _SHARES = {"bounds": 0.05, "clusters": 0.1, "target": 0.1}
 _SHARE = Interval(Real, 1e-6, 1, closed="left")
 # Labels of releases in a ledger: of facts that are learned, of moments, and of what else makes a model.
-_LEARNED = ("schema", "categories", "ranges", "bins", "levels", "classes", "l2_bound", "unit_rows", "row_count")
+_LEARNED = (
+    "schema",
+    "numbers",
+    "categories",
+    "ranges",
+    "bins",
+    "levels",
+    "classes",
+    "l2_bound",
+    "unit_rows",
+    "row_count",
+)
 _MOMENTS = ("moments", "mean", "norm", "triples", "units", "unit_pairs", "cells", "greys")
 _MODELS = ("training", "votes", "gradients", "embedding", "network", "em", "start")
 

@@ -9,6 +9,7 @@ import test_hierarchy as declared
 import test_learned_levels as many
 import test_level_groups as grouped
 import test_moment as moments
+import test_numbers_again as again
 import test_one_hot
 import test_ranges as ranges
 import test_second_look as looks
@@ -50,6 +51,9 @@ TARGET_LEDGER = Claim(ledger_is_what_ran, "frame, target")
 GRADIENTS = {r: Claim(clipped.test_sensitivity_is_attained_and_not_exceeded, r, 1.0) for r in (AR, RO)}
 GRADIENT_OF_A_ROW = Claim(target_model.test_the_gradient_of_a_row_is_a_function_of_the_row_alone_to_the_last_bit)
 LOOKS = Claim(looks.test_rare_categories_are_found_and_every_column_keeps_those_of_the_first_look)
+NUMBERS_LEFT = Claim(again.test_the_ledger_and_the_queries_agree)
+NUMBERS_SCALED = Claim(again.test_the_release_is_of_numbers_and_dates_alone_and_scaled_to_them, "add_or_remove_one")
+NUMBERS_FOLLOW = Claim(again.test_nothing_but_the_releases_decides_whether_and_what_is_learned, "add_or_remove_one")
 RANGES_LEFT = Claim(ranges.test_the_ledger_and_the_queries_agree)
 RANGES_SCALED = Claim(ranges.test_the_release_is_of_the_far_columns_alone_and_scaled_to_them, "add_or_remove_one")
 RANGES_FOLLOW = Claim(ranges.test_nothing_but_the_releases_decides_a_range, "add_or_remove_one")
@@ -192,6 +196,35 @@ MUTANTS = [
         "ranges and the moments again on one charge",
         [RANGES_LEFT],
         (_frames.FrameRows._learn_schema, ("$learned, tuple($unspent)", "$learned, (*$unspent, 'ranges')")),
+    ),
+    (
+        "numbers again and the moments again on one charge",
+        [NUMBERS_LEFT],
+        (_frames.FrameRows._learn_schema, ("$learned, tuple($unspent)", "$learned, (*$unspent, 'numbers')")),
+    ),
+    (
+        "numbers again without noise",
+        [NUMBERS_SCALED],
+        (_frames.FrameRows._learn_schema, ("$noise_multipliers['numbers']", "0.0")),
+    ),
+    (
+        "numbers again scaled to one of their columns",
+        [NUMBERS_SCALED],
+        (
+            _frames.FrameRows._learn_schema,
+            (
+                "_release($query, $noise['numbers'], $rest)",
+                "_release(replace($query, add_or_remove_one=1.0), $noise['numbers'], $rest)",
+            ),
+        ),
+    ),
+    (
+        "numbers counted again by the rows themselves",
+        [NUMBERS_FOLLOW],
+        (
+            _frames.FrameRows._learn_schema,
+            ("hides_ranges($noisy, $counts, $sd)", "hides_ranges($counts.query.value, $counts, $sd)"),
+        ),
     ),
     (
         "ranges without noise",

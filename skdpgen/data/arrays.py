@@ -298,7 +298,7 @@ class ArrayRows:
         phases = [Phase("mean", 0.06 * share), Phase("norm", norm * share), Phase("moments", (0.94 - norm) * share)]
         return phases if self.image_shape is None else [*phases, Phase("greys", 0.005 * share)]
 
-    may_have_triples = may_look_twice = False  # see `FrameRows`
+    may_have_triples = may_look_twice = may_count_again = False  # see `FrameRows`
 
     @property
     def may_have_class_norms(self):

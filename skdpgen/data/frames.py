@@ -16,6 +16,7 @@ from ..exceptions import InvalidInputError
 from ..mechanisms import (
     add_gaussian,
     histogram,
+    noise_of_mean,
     one_hot_moments,
     sum_of_rows,
     triple_interactions,
@@ -39,8 +40,11 @@ from ..tabular._construction import within_reach
 from ..tabular._identifiers import split_keys
 from ..tabular._learning import (
     Unlearned,
+    hides_ranges,
     joined_categories,
+    joined_numbers,
     most_categories,
+    number_columns,
     schema_and_candidates,
     with_ranges,
 )
@@ -383,12 +387,22 @@ class FrameRows:
         """Whether a second release may be needed: of rare categories, or of numbers far from zero; public."""
         return self.learns_classes or self.learns_numbers
 
-    def phases(self, share, *, twice=False):
-        """Return the releases that `learn` makes; `twice` where there may be second ones, see `may_look_twice`."""
+    @property
+    def may_count_again(self):
+        """Whether numbers and dates may be counted again, whose bounds are learned; public."""
+        return bool(number_columns(self.schema))
+
+    def phases(self, share, *, twice=False, again=0.0):
+        """Return the releases that `learn` makes.
+
+        `twice`: whether there may be second ones, see `may_look_twice`. `again`: share of a second count of numbers and
+        dates; see `may_count_again`.
+        """
         numbers = any(not isinstance(column, Categorical | Boolean) for column in self.schema.columns)
         return [
             *max_rows_phases(self.unit, share),
             *([] if self.schema.complete else [Phase("schema", share)]),
+            *([Phase("numbers", again)] if again else []),
             *([Phase("categories", 2 * share)] if twice and self.learns_classes else []),
             *([Phase("ranges", share)] if twice and self.learns_numbers else []),
             # The number of rows, by which the moments are planned, is a sum over cells of a public grid. Learned
@@ -438,6 +452,8 @@ class FrameRows:
             row_count = float(add_gaussian(rows, noise_multipliers["rows"], rng, neighboring)[0])
         # a model without tables has the most bins; noise relative to a row, of which a unit may have several
         noise_of_tables = noise_multipliers.get("moments", 0.0) if noise_of_model is None else noise_of_model
+        for label in unspent:
+            noise_of_tables = noise_of_mean((noise_of_tables, noise_multipliers[label]))
         noise_of_tables *= 1 if self.unit is None else self.unit.weight
         size = TableSize.of(schema, self.targets, row_count, noise_of_tables, most_bins=self.most_bins, tables=tables)
         n_bins, seen = plan_bins(size)
@@ -475,8 +491,9 @@ class FrameRows:
     def _learn_schema(self, noise_multipliers, extra_delta, most, rng, neighboring):
         """Release what the schema does not declare; return the complete schema, and `unspent` of `learn`.
 
-        There may be second releases. One is of the columns alone that hide many rows in rare categories: fewer columns
-        have less noise, and half of the delta is for either threshold. The other is of the numbers that lie so far
+        There may be further releases. One counts all numbers and dates again, where the rows are so few that the noise
+        hides much of their ranges. One is of the columns alone that hide many rows in rare categories: fewer columns
+        have less noise, and half of the delta is for either threshold. The last is of the numbers that lie so far
         from zero that their bounds are too wide.
         """
         schema, unspent, unit = self.schema, [], unit_of(neighboring)
@@ -486,7 +503,16 @@ class FrameRows:
         counts = self.source.reduce(self._of_seen(schema_histogram, schema), _merge_histograms)
         noisy, sd = _release(counts.query, noise_multipliers["schema"], rng, neighboring)
         options = {"unit": unit, "values": values, "unlearned": self.unlearned}
-        learned, hidden, far = schema_and_candidates(noisy, counts, sd, *terms, **options, again=twice)
+        numbers_sd = None
+        if "numbers" in noise_multipliers and hides_ranges(noisy, counts, sd):
+            query = self.source.reduce(self._of_seen(_counts_of_numbers, schema), _merge_histograms).query
+            second, second_sd = _release(query, noise_multipliers["numbers"], rng, neighboring)
+            noisy, numbers_sd = joined_numbers(noisy, second, counts, (sd, second_sd))
+        elif "numbers" in noise_multipliers:
+            unspent.append("numbers")
+        learned, hidden, far = schema_and_candidates(
+            noisy, counts, sd, *terms, **options, again=twice, numbers_sd=numbers_sd
+        )
         if twice and hidden:
             columns = [schema[name] for name in hidden]
             query = self._of_seen(schema_histogram, learned.replace(*columns))
@@ -569,6 +595,11 @@ class FrameRows:
 # ---- queries of a chunk of rows ----------------------------------------------------------------------------------
 def _seen(chunk, query, schema, construction, **unit_sizes):
     return query(chunk if construction is None else construction.encode(chunk), schema, **unit_sizes)
+
+
+def _counts_of_numbers(chunk, schema, unit_sizes=None):
+    names = list(number_columns(schema))
+    return schema_histogram(chunk[names], schema.select(names), unit_sizes)
 
 
 def _profiles(chunk, profiles, construction, **unit_sizes):

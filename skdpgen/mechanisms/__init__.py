@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from ._contrasts import ClassContrasts, OneHotMoments, Residuals
-from ._gaussian import add_gaussian, check_bound, clip_rows, exact_value, lattice_rows
+from ._gaussian import (
+    add_gaussian,
+    check_bound,
+    clip_rows,
+    exact_value,
+    lattice_rows,
+    mean_of_releases,
+    noise_of_mean,
+)
 from ._histogram import (
     LARGEST,
     N_OCTAVE_CELLS,
@@ -86,9 +94,11 @@ __all__ = [
     "joint_histogram",
     "lattice_rows",
     "likeness",
+    "mean_of_releases",
     "mixture_sums",
     "moments",
     "nearest_centers",
+    "noise_of_mean",
     "norm_histogram",
     "octave_cells",
     "octave_edges",

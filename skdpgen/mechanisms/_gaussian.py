@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .._types import BoundedSum, check_neighboring, unit_of
@@ -63,6 +65,21 @@ def add_gaussian(bounded_sum, noise_multiplier, rng, neighboring):
     steps = value if value.dtype.kind in "iu" else np.rint(value / lattice)
     released = steps.astype(np.int64) + _lattice_noise(sd / lattice, value.shape, rng)
     return tell_release(released.astype(np.float64) * float(lattice), sd, **observed)
+
+
+def mean_of_releases(first, second, noises):
+    """Return the mean of two releases of one query, weighted by their inverse variances.
+
+    `noises`: noise multiplier of each, or standard deviation of its noise.
+    """
+    one, other = (np.square(noise) for noise in noises)
+    return first if one + other == 0 else (first * other + second * one) / (one + other)
+
+
+def noise_of_mean(noises):
+    """Return the noise multiplier, or the standard deviation of the noise, of `mean_of_releases`."""
+    one, other = noises
+    return 0.0 if one == 0 or other == 0 else one * other / math.hypot(one, other)
 
 
 def _lattice_noise(sd, shape, rng):

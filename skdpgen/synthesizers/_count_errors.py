@@ -28,11 +28,12 @@ from ..data.table_plan import (
     size_of_column,
 )
 from ..generators.target_step import ratio_of_classes
-from ..mechanisms import selection_threshold
+from ..mechanisms import noise_of_mean, selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._binning import enough_rows, fine_grid
 from ..tabular._columns import parse_dtype
+from ..tabular._learning import are_few
 from ..tabular._level_groups import LevelGroups, declared_groups, divided_groups, has_subgroups
 from ..tabular._schema_cells import SelectedCounts
 from ..utils.callers import warn_user
@@ -43,7 +44,7 @@ _KEPT = 0.95
 # What a plan assumes of facts that the fit will learn.
 ASSUMED_CATEGORIES, ASSUMED_CLASSES = 10, 2
 # Releases that a fit may not make: their shares then buy the moments again.
-RESPENT = ("categories", "ranges", "triples", "target")
+RESPENT = ("numbers", "categories", "ranges", "triples", "target")
 # Standard deviations below which a class counts as absent: see `consistent_marginals` and `fit_scores`.
 _HIDDEN = 3.0
 
@@ -295,6 +296,7 @@ class PlannedTable:
             neighboring = replace(neighboring, unit=plan.unit.closed())
         sizes = _learned_sizes(self.schema, plan, neighboring)
         lost, kept = (0.0, 0.0) if sizes is None else sizes
+        noise = {**noise, "moments": _moments_noise(self.schema, noise, neighboring, n_rows)} if self.tables else noise
         codec, errors = self._errors(noise, neighboring, n_rows)
         position = {block.name: i for i, block in enumerate(codec.blocks)}
         names = {}
@@ -410,7 +412,8 @@ def point_out_few_rows(rows, settings, plan):
     if sizes is not None and sizes.lost > n_rows:
         rows.unlearned.expects_categories = False
         lost.append(f"all learned categories ({sizes.in_words()})")
-    if getattr(settings, "moments_alone", False) and _hides_relations(rows, n_rows, plan.noise_multipliers["moments"]):
+    noise = _moments_noise(rows.schema, plan.noise_multipliers, plan.relation, n_rows)
+    if getattr(settings, "moments_alone", False) and _hides_relations(rows, n_rows, noise):
         rows.unlearned.expects_relations = False
         lost.append(
             "all two-way tables: columns of more than two categories are modelled as independent, and others by one "
@@ -490,6 +493,14 @@ def _learned_sizes(schema, plan, neighboring):
     open_ = schema.incomplete
     selected = SelectedCounts.of(schema[name] for name in open_)
     return kept_sizes(len(open_), selected, plan.noise_multipliers, plan.extra_delta, neighboring)
+
+
+def _moments_noise(schema, noise, neighboring, n_rows):
+    """Noise multiplier of the moments, which the share of `numbers` buys again where rows are not few."""
+    moments = noise.get("moments", 0.0)
+    if "numbers" not in noise or are_few(n_rows, joint_sd(len(schema.incomplete), noise["schema"], neighboring)):
+        return moments
+    return noise_of_mean((moments, noise["numbers"]))
 
 
 def _hides_relations(rows, n_rows, noise_multiplier):

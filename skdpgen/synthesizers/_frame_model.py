@@ -20,7 +20,14 @@ from ..generators.target_model import TargetModel, covered_classes
 from ..generators.target_step import gradient_noise, hides_target, initial_step, ratio_of_classes
 from ..generators.triples import quarters_of_levels, released_triples
 from ..generators.units import UnitModel, UnitSampler
-from ..mechanisms import add_gaussian, triple_bounds, unpack_moments, unpack_one_hot_moments
+from ..mechanisms import (
+    add_gaussian,
+    mean_of_releases,
+    noise_of_mean,
+    triple_bounds,
+    unpack_moments,
+    unpack_one_hot_moments,
+)
 from ..mixture import GaussianMixtureParameters
 from ..utils.blocks import mapped_rows
 from ..utils.callers import warn_user
@@ -272,8 +279,8 @@ def fit_frame_model(rows, model, fit):
         )
     for label in unspent:  # its share of the budget buys the moments again
         both = noise_multiplier, noise[label]
-        packed = joined(packed, add_gaussian(tables, both[1], rng, neighboring), both)
-        noise_multiplier = joined_noise(both)
+        packed = mean_of_releases(packed, add_gaussian(tables, both[1], rng, neighboring), both)
+        noise_multiplier = noise_of_mean(both)
     scale = noise_multiplier * tables.sensitivity(neighboring)
     if scores is None:
         latent_model = _fit_to_tables(packed, scale, plan, triples, codec, model, fit)
@@ -346,18 +353,6 @@ def release_triples(rows, codec, released, sd, contrasts, fit):
     query = rows.triples(codec, quarters)
     noisy = add_gaussian(query, noise_multiplier, fit.rng, fit.neighboring)
     return released_triples(noisy, noise / query.weights, quarters, codec.n_levels)
-
-
-def joined(first, second, noise_multipliers):
-    """The mean of two releases of one query, weighted by their inverse variances."""
-    one, other = (np.square(noise) for noise in noise_multipliers)
-    return first if one + other == 0 else (first * other + second * one) / (one + other)
-
-
-def joined_noise(noise_multipliers):
-    """Noise multiplier of that mean."""
-    one, other = noise_multipliers
-    return 0.0 if one == 0 or other == 0 else one * other / math.hypot(one, other)
 
 
 def _fit_to_tables(packed, scale, plan, triples, codec, model, fit):

@@ -17,6 +17,10 @@ COUNT_SHARE = 0.02
 # Share of the budget of the tables for the interactions of triples of columns.
 _TRIPLES_SHARE = 0.01
 
+# Share of what the other learned facts leave for a second count of numbers and dates, where rows are few (see
+# `hides_ranges`); where they are not, it buys the moments again.
+_AGAIN_SHARE = 0.3
+
 # Noise multiplier of the second moments up to which half of their budget is better spent on sub-clusters of classes.
 _MOST_NOISE_OF_CELLS = 1.0
 
@@ -148,7 +152,11 @@ def moment_phases(rows, model, bounds_share, *, split=None, cells=False):
     gradient = [Phase("target", model.target_share)] if model.target_share else []
     target = f', with "target": {model.target_share:g},' if gradient else ""
     message = f'"bounds": {bounds_share:g}{target} of budget_split leaves nothing to the model'
-    rest = remaining_share([*learned, *gradient], message) / sum(shares)
+    rest = remaining_share([*learned, *gradient], message)
+    if rows.may_count_again and model.moments_alone:
+        learned = rows.phases(bounds_share, **twice, again=_AGAIN_SHARE * rest)
+        rest *= 1 - _AGAIN_SHARE
+    rest /= sum(shares)
     encoder, mixture, decoder = (share * rest for share in shares)
     features = decoder
     if model.features is not None and model.decoder is not None:

@@ -14,12 +14,12 @@ from ..data.table_plan import SEEN
 from ..generators.components import spread_components
 from ..generators.product_mixture import TableModel
 from ..generators.refined_table import RefinedTable
+from ..mechanisms import noise_of_mean
 from ..tabular import Boolean, Categorical, Datetime
 from ..tabular._columns import bin_decimals, rounded_to, unit_microseconds
 from ..tabular._schema_cells import SelectedCounts
 from ..utils.printing import plain_number, printable, table_lines
 from ._count_errors import KeptSizes, count_errors, joint_sd, kept_sizes, seen_by_tables, smallest_seen, weighs_units
-from ._frame_model import joined_noise
 
 # Rows that are drawn to see the share of "other", and the share above which a fit warns.
 _DRAWN, _MUCH = 10_000, 0.05
@@ -309,7 +309,7 @@ def summarize(model, card: PrivacyCard, importance=None):
         noise = dict(noise_with_levels(noise, codec.encoder.groups_))
     for label in getattr(model, "respent", ()):
         if "moments" in noise and label in noise:
-            noise["moments"] = joined_noise((noise["moments"], noise[label]))
+            noise["moments"] = noise_of_mean((noise["moments"], noise[label]))
     errors = _errors(model, noise, card.relation, importance or {}, n_counted)
     position = {block.name: i for i, block in enumerate(codec.blocks)}
     shares = _shares_of_levels(model)

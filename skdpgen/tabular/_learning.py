@@ -12,6 +12,8 @@ import pandas as pd
 from ..mechanisms import (
     LARGEST,
     N_OCTAVE_CELLS,
+    mean_of_releases,
+    noise_of_mean,
     octave_edges,
     octave_ranges,
     outermost_bins,
@@ -48,6 +50,9 @@ MAX_CATEGORIES = 200
 # Standard deviations of the noise by which the rows of a column exceed those of its learned categories, where a second
 # release looks for more of them.
 _HIDDEN_ABOVE = 3.0
+# Rows, in standard deviations of the noise of a first release, below which a second one counts the octaves of numbers
+# and the years of dates: see `hides_ranges`.
+_FEW = 30.0
 # The same by which the rows of a single year show in a column of dates.
 _YEAR_ABOVE = 4.0
 # Standard deviations by which a group of first characters exceeds its released categories, where it has other rows.
@@ -114,18 +119,53 @@ def schema_from_histogram(
 
 def schema_and_candidates(
     noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES, *, unit=None, values=None, again=True,
-    unlearned=None,
+    unlearned=None, numbers_sd=None,
 ):  # fmt: skip
     """Complete the schema, and name the columns that are worth a second release.
 
     `noisy`, `histogram`, `noise_sd`, `delta`, `max_categories`, `unit`, `values`: as for `schema_from_histogram`.
     `again`: whether there is a second release: of the columns that it is for, there is no warning yet.
     `unlearned`: takes the columns of which nothing was learned, in place of a warning.
+    `numbers_sd`: `noise_sd` of the columns of numbers and dates, where it is another.
     Returns `schema`; `hidden`: columns of categories that more rows lack than the noise explains: the released counts
-        of their learned categories and of missing values sum to less than those of another column of categories; `far`:
-        columns of numbers in one or two octaves (see `far_from_zero`), as they were before they got bounds.
+        of their learned categories and of missing values sum to less than those of another column of categories, or
+        than the rows that columns of numbers show; `far`: columns of numbers in one or two octaves (see
+        `far_from_zero`), as they were before they got bounds.
     """
-    return _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again, unlearned)
+    return _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again, unlearned, numbers_sd)
+
+
+def number_columns(schema):
+    """Names of the columns of numbers and dates whose bounds are not declared; public."""
+    return tuple(name for name in schema.incomplete if not isinstance(schema[name], Categorical))
+
+
+def hides_ranges(noisy, histogram, noise_sd):
+    """Whether the rows are so few that the noise hides much of the ranges of numbers and dates.
+
+    It follows from the released counts alone; arguments as for `schema_from_histogram`.
+    """
+    rows, _ = _rows_of_numbers(noisy, histogram, dict.fromkeys(histogram.schema.incomplete, noise_sd))
+    return are_few(rows, noise_sd)
+
+
+def are_few(n_rows, noise_sd):
+    """Whether a second release counts so many rows, by the noise on a count of the first one."""
+    return n_rows < _FEW * noise_sd
+
+
+def joined_numbers(first, second, histogram, sds):
+    """Average the counts of numbers and dates of two releases by their noise.
+
+    `first`: counts of `histogram`, with noise. `second`: those of its columns of numbers and dates alone. `sds`:
+    standard deviation of the noise on a count of weight 1 of either.
+    Returns the counts of `histogram`, and the standard deviation of the noise on those of numbers and dates.
+    """
+    numbers = number_columns(histogram.schema)
+    of_numbers = np.repeat([name in numbers for name in histogram.schema.incomplete], histogram.sizes)
+    found = np.array(first)
+    found[of_numbers] = mean_of_releases(found[of_numbers], second, sds)
+    return found, noise_of_mean(sds)
 
 
 def with_ranges(schema, ranges, far, values=None):
@@ -165,30 +205,36 @@ def _most(max_categories, column):
     return max_categories[column.name] if isinstance(max_categories, dict) else max_categories
 
 
-def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False, unlearned=None):
+def _complete(
+    noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False, unlearned=None, numbers_sd=None
+):
     """See `schema_and_candidates`; with `again` there is no warning of hidden columns."""
-    schema, learned, nothing, beyond, shown, far = histogram.schema, [], {}, [], {}, {}
+    schema, learned, nothing, beyond, shown, empty, far = histogram.schema, [], {}, [], {}, [], {}
     names = schema.incomplete
+    numbers = dict.fromkeys(number_columns(schema), noise_sd if numbers_sd is None else numbers_sd)
+    sds = dict.fromkeys(names, noise_sd) | numbers
     n_categorical = sum(isinstance(schema[name], Categorical) for name in names)
     n_selected = SelectedCounts.of(schema[name] for name in names).n
-    common = _common_range(noisy, histogram, noise_sd)
+    common = _common_range(noisy, histogram, sds)
     for name, counts in zip(names, split_histogram(noisy, histogram.sizes)):
-        column = schema[name]
+        column, sd = schema[name], sds[name]
         parts = split_histogram(counts, part_sizes(column, len(counts), histogram.keys.get(name)))
         # the last cell of the first count, or of that of the categories, holds the rows without a value
         first_weight = column_weights(column)[-1 if isinstance(column, Categorical) else 0]
         missing, counts = float(parts[-1 if isinstance(column, Categorical) else 0][-1]), parts[0][:-1]
         if isinstance(column, Categorical):
-            terms = (histogram, noise_sd, delta, n_selected, _most(max_categories, column), unit)
+            terms = (histogram, sd, delta, n_selected, _most(max_categories, column), unit)
             kept, groups = _kept_categories(column, parts, *terms)
             shown[name] = missing + math.fsum(kept.values()), (1 + len(kept)) / first_weight**2
             column = _with_categories(column, {**groups, **kept}, _declared(column, values))
             found = bool(column.categories)
+            if not found:
+                empty.append(name)
         else:
-            outermost = _outermost_cells(column, parts, noise_sd, len(names) - n_categorical, common)
+            outermost = _outermost_cells(column, parts, sd, len(names) - n_categorical, common)
             declared = _declared(column, values)
             if learns_resolution(column):
-                column = _with_resolution(column, parts[-1], noise_sd / column_weights(column)[-1], declared)
+                column = _with_resolution(column, parts[-1], sd / column_weights(column)[-1], declared)
             open_, column = column, _with_bounds(column, outermost, declared)
             found = outermost is not None
             if found and isinstance(column, Numeric) and far_from_zero(column, *_octaves(outermost)):
@@ -197,10 +243,10 @@ def _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, a
                 beyond.append(repr(name))
         learned.append(column)
         if not found:
-            absent = missing > _CLEAR * noise_sd / first_weight
-            absent = absent and not _shows_numbers(column, parts, noise_sd)
-            nothing[column] = _hidden_rows(column, noise_sd, delta, n_selected, unit) if absent else None
-    hidden = _hidden(shown, noise_sd)
+            absent = missing > _CLEAR * sd / first_weight
+            absent = absent and not _shows_numbers(column, parts, sd)
+            nothing[column] = _hidden_rows(column, sd, delta, n_selected, unit) if absent else None
+    hidden = _hidden(shown, empty, noise_sd, *_rows_of_numbers(noisy, histogram, sds))
     found = Unlearned() if unlearned is None else unlearned
     for column, hidden_rows in nothing.items():
         if not (again and column.name in hidden):
@@ -270,11 +316,20 @@ def _mask_of_categories(counts, histogram, noise_sd, delta, n_columns, max_categ
     return kept
 
 
-def _hidden(shown, noise_sd):
-    """Names of the columns that show fewer rows than the one that shows most; `shown` has rows and cells of each."""
+def _hidden(shown, empty, noise_sd, n_rows, rows_sd):
+    """Names of the columns that show fewer rows than the one that shows most, or than `n_rows`, or no category.
+
+    `shown`: rows and cells of each column. `empty`: columns without a learned category. `n_rows`: rows by the columns
+    of numbers, with noise of `rows_sd`.
+    """
     most, cells = max(shown.values(), default=(0.0, 0))
     noise = {name: noise_sd * math.sqrt(cells + own) for name, (_, own) in shown.items()}
-    return tuple(name for name, (rows, _) in shown.items() if most - rows > _HIDDEN_ABOVE * noise[name])
+    beyond = {name: math.hypot(noise_sd * math.sqrt(own), rows_sd) for name, (_, own) in shown.items()}
+    return tuple(
+        name
+        for name, (rows, _) in shown.items()
+        if name in empty or most - rows > _HIDDEN_ABOVE * noise[name] or n_rows - rows > _HIDDEN_ABOVE * beyond[name]
+    )
 
 
 def _with_categories(column, kept, declared=()):
@@ -311,7 +366,28 @@ def _free_number(kept, dtype):
 
 
 # ---- bounds and resolutions -----------------------------------------------------------------------------------------
-def _common_range(noisy, histogram, noise_sd):
+def _rows_of_numbers(noisy, histogram, sds):
+    """Number of rows by the counts of the columns of numbers and dates, and the standard deviation of its noise.
+
+    Every row has a sign, is zero or is missing; and it has a year or is missing. The cells are those of public grids.
+    """
+    total = precision = 0.0
+    for name, counts in zip(histogram.schema.incomplete, split_histogram(noisy, histogram.sizes)):
+        column = histogram.schema[name]
+        if isinstance(column, Categorical) or sds[name] == 0:
+            continue
+        weights, parts = column_weights(column), split_histogram(counts, part_sizes(column, len(counts)))
+        found, variance = parts[0], sds[name] ** 2 / weights[0] ** 2
+        if isinstance(column, Numeric):
+            found = parts[0][[(len(parts[0]) - 1) // 2, -1]]  # zero, missing
+        rows, variance = found.sum(), variance * len(found)
+        if isinstance(column, Numeric):
+            rows, variance = rows + parts[1].sum(), variance + 2 * sds[name] ** 2 / weights[1] ** 2
+        total, precision = total + rows / variance, precision + 1 / variance
+    return (total / precision, precision**-0.5) if precision else (0.0, math.inf)
+
+
+def _common_range(noisy, histogram, sds):
     """Range of the octaves of all columns of numbers together; of zero alone where noise hides that too, or None.
 
     With few rows noise hides the octaves of a column, and in one such column of a hundred makes cells far from all
@@ -321,10 +397,10 @@ def _common_range(noisy, histogram, noise_sd):
     for name, counts in zip(schema.incomplete, split_histogram(noisy, histogram.sizes)):
         if isinstance(schema[name], Numeric):
             total.append(counts[: part_sizes(schema[name], len(counts))[0] - 1])
-            weight = column_weights(schema[name])[0]
+            sd = sds[name] / column_weights(schema[name])[0]
     if len(total) < 2:
         return None
-    found = octave_ranges(np.sum(total, axis=0, keepdims=True), noise_sd / weight * math.sqrt(len(total)))[0]
+    found = octave_ranges(np.sum(total, axis=0, keepdims=True), sd * math.sqrt(len(total)))[0]
     return found or (N_OCTAVE_CELLS // 2,) * 2
 
 

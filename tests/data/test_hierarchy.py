@@ -331,7 +331,9 @@ def test_learned_categories_are_grouped_by_their_released_names(relation):
     frame, schema = _rows(20_000), Schema([Categorical("code", hierarchy=1, missing=True)])
     synth, watch = _fit(frame, 20.0, schema, neighboring=relation)
     noise = synth.plan(frame).noise_multipliers
-    assert synth.accountant_.charges[0].label.startswith("MomentSynthesizer: schema, categories, ranges, bins, levels")
+    assert synth.accountant_.charges[0].label.startswith(
+        "MomentSynthesizer: schema, numbers, categories, ranges, bins, levels"
+    )
     kept = synth.model_.codec.encoder.schema_["code"].categories
     assert 200 < len(kept) <= N_CODES
     *groups, other, missing = _members(synth)

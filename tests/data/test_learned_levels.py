@@ -79,7 +79,10 @@ def _profiles(watch, noise):
 
 def test_a_column_keeps_more_learned_categories_than_there_is_room_for(fitted):
     synth, _ = fitted
-    assert synth.accountant_.charges[0].label == "MomentSynthesizer: schema, categories, ranges, bins, moments, target"
+    assert (
+        synth.accountant_.charges[0].label
+        == "MomentSynthesizer: schema, numbers, categories, ranges, bins, moments, target"
+    )
     column = synth.model_.codec.encoder.schema_["code"]
     assert len(column.categories) == N_CODES > MAX_CATEGORIES
     assert _groups(synth)["code"].n_groups == MAX_CATEGORIES + 2  # "other" and missing are alone

@@ -177,7 +177,9 @@ def test_where_no_number_is_far_from_zero_the_moments_get_the_share():
     noise = synth.plan(frame).noise_multipliers
     moments = [query for query, _ in queries if query.noise_multiplier == noise["moments"]]
     same = [q for q, _ in queries if np.array_equal(q.bounded_sum.value, moments[0].bounded_sum.value)]
-    assert sorted(q.noise_multiplier for q in same) == sorted(noise[k] for k in ("moments", "categories", "ranges"))
+    assert sorted(q.noise_multiplier for q in same) == sorted(
+        noise[k] for k in ("moments", "numbers", "categories", "ranges")
+    )
     shares = {phase.label: phase.share for phase in synth.plan(frame).phases}
     assert shares["ranges"] == pytest.approx(shares["schema"])
 

@@ -51,15 +51,18 @@ def _fit(frame, seed=3, model=MomentSynthesizer, **options):
 
 def test_rare_categories_are_found_and_every_column_keeps_those_of_the_first_look():
     synth, watch = _fit(codes())
-    assert synth.accountant_.charges[0].label == "MomentSynthesizer: schema, categories, ranges, bins, moments, triples"
+    assert (
+        synth.accountant_.charges[0].label
+        == "MomentSynthesizer: schema, numbers, categories, ranges, bins, moments, triples"
+    )
     first, sex, ward, second = watch.names
     learned = synth.model_.codec.encoder.schema_["code"]
     assert set(learned.categories) == {*first, *second}
     assert len(learned.categories) >= 1.5 * len(first) > 0
     assert {*sex} == {"f", "m"}
     assert {*ward} == {*"abcd"}
-    # one release each; the triples or the moments again, and the moments again for the ranges
-    assert len(watch.queries) == 6
+    # one release each; the triples or the moments again, and the moments again for the numbers and the ranges
+    assert len(watch.queries) == 7
 
 
 @pytest.mark.parametrize("model", [MomentSynthesizer, P3GMSynthesizer])

@@ -10,9 +10,8 @@ from skdpgen import MomentSynthesizer, P3GMSynthesizer
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.generators.product_mixture import fit_tables
 from skdpgen.generators.triples import quarters_of_levels, released_triples
-from skdpgen.mechanisms import triple_interactions
+from skdpgen.mechanisms import mean_of_releases, noise_of_mean, triple_interactions
 from skdpgen.synthesizers import _frame_model
-from skdpgen.synthesizers._frame_model import joined, joined_noise
 from skdpgen.tabular import Boolean, Categorical, Schema
 from skdpgen.utils.watching import watch_releases
 
@@ -72,11 +71,11 @@ def test_the_share_of_triples_buys_the_tables_again_where_the_noise_would_hide_t
 def test_two_releases_of_one_query_are_joined_by_their_known_noise(rng):
     exact, noises = rng.normal(size=100_000), (2.0, 5.0)
     first, again = (exact + z * rng.standard_normal(exact.size) for z in noises)
-    joint = joined(first, again, noises)
-    assert np.std(joint - exact) == pytest.approx(joined_noise(noises), rel=0.02)
-    assert joined_noise(noises) == pytest.approx(29**-0.5 * 10)
-    assert joined(exact, exact, (0.0, 0.0)) is exact
-    assert joined_noise((0.0, 0.0)) == 0.0
+    joint = mean_of_releases(first, again, noises)
+    assert np.std(joint - exact) == pytest.approx(noise_of_mean(noises), rel=0.02)
+    assert noise_of_mean(noises) == pytest.approx(29**-0.5 * 10)
+    assert mean_of_releases(exact, exact, (0.0, 0.0)) is exact
+    assert noise_of_mean((0.0, 0.0)) == 0.0
 
 
 def test_models_without_tables_alone_and_tables_of_too_many_columns_have_no_such_release():

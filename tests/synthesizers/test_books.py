@@ -52,7 +52,7 @@ PUBLIC = {"bounds": (-1, 1), "l2_bound": 1.8}
         ((X,), {}, ["bounds", "l2_bound", "mean", "norm", "moments"]),
         ((X, Y), {}, ["bounds", "l2_bound", "classes", "mean", "norm", "moments"]),
         ((X,), {**PUBLIC, **EVERYTHING}, ["mean", "norm", "moments", "mixture", "decoder"]),
-        ((FRAME,), {}, ["schema", "categories", "ranges", "bins", "moments"]),
+        ((FRAME,), {}, ["schema", "numbers", "categories", "ranges", "bins", "moments"]),
         ((FRAME[["b"]],), {}, ["schema", "categories", "rows", "moments"]),
     ],
     ids=["declared", "learned", "learned classes", "mixture and net", "frame", "categories"],

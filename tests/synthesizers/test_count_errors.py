@@ -289,7 +289,7 @@ def test_a_summary_states_the_noise_of_the_moments_that_were_released_again(tmp_
     synth = MomentSynthesizer(2.0, random_state=0)
     planned = synth.plan(frame)
     synth.fit(frame)
-    assert {"categories", "ranges"} <= set(synth.model_.respent)
+    assert {"numbers", "categories", "ranges"} <= set(synth.model_.respent)
     noise = planned.noise_multipliers
     whole = sum(noise[label] ** -2.0 for label in ("moments", *synth.model_.respent)) ** -0.5
     stated = synth.summary_.to_frame()["count_error"]
@@ -300,4 +300,4 @@ def test_a_summary_states_the_noise_of_the_moments_that_were_released_again(tmp_
     synth.save(tmp_path / "model.safetensors")
     assert load(tmp_path / "model.safetensors").summary_ == synth.summary_
     (text,) = (text for text in BudgetPlan.of(planned, 2000).assumptions if "at most" in text)
-    assert text.startswith("categories, ranges, triples released")
+    assert text.startswith("numbers, categories, ranges, triples released")
