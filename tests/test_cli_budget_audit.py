@@ -92,6 +92,10 @@ def test_a_plan_of_the_columns_that_a_fit_reads_is_that_of_the_fit(tmp_path, cap
     assert "no column 'who'; the schema has " in refused(capsys, "budget", "--schema", "s.json", "--drop", "who")
     assert "names the target" in refused(capsys, "budget", "t.csv", "--drop", "age", "--target", "age")
     assert "needs --schema" in refused(capsys, "budget", "t.csv", "--only-schema-columns")
+    mixed = Schema.load("two.json").to_dict()
+    mixed["columns"][0]["name"] = 3
+    (tmp_path / "mixed.json").write_text(json.dumps(mixed))
+    assert "write all names as text" in refused(capsys, "budget", "--schema", "mixed.json")
     assert "leave them out with --columns" in refused(capsys, "budget", "--columns", "3", "--drop", "a")
 
 

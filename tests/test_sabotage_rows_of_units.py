@@ -28,6 +28,7 @@ SHOWN = Claim(
     (("Zoe-7731",), ("Ada-7731",)),
     "sorted by 'id' in the first pass",
 )
+EXACT = Claim(bounded.test_no_refusal_of_identifiers_shows_one_of_them, "large floats that equal an integer")
 GAPS = Claim(constructed.test_what_stands_for_a_missing_value_follows_from_its_row_alone, ("came <= left",))
 LONGEST = Claim(labels_by_value.test_a_row_changes_no_type_of_what_is_released, "labels, the length of a rare text")
 LISTED = Claim(schemas.test_what_the_dtype_of_a_column_lists_is_private_in_every_order, "text", True)
@@ -65,6 +66,11 @@ MUTANTS = [
             units._Order.must_ascend,
             ("raise InvalidInputError($text)", "raise InvalidInputError($text + str(self.last))"),
         ),
+    ),
+    (
+        "floats among objects looked for in the distinct identifiers alone",
+        [EXACT],
+        (units._canonical, ("$values if pd.api.types.is_object_dtype($given) else $found", "$found")),
     ),
     (
         "a difference that is missing filled from other rows",

@@ -244,6 +244,8 @@ def _data(arguments):
     if schema is None:
         raise ValueError("give INPUT, --schema or --columns: a plan depends on the columns")
     _, schema = columns_left_out(arguments, schema, None)
+    if len({type(name) for name in schema}) > 1:
+        raise ValueError(f"{arguments.schema} names columns by text and by numbers: write all names as text")
     rows = rows_like(schema.constrain(*arguments.constraint))
     if arguments.unit is not None and arguments.unit not in rows:
         rows[arguments.unit] = np.arange(len(rows))

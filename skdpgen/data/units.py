@@ -86,16 +86,16 @@ def read_ids(values, n_rows, unit, missing):
             'unit=PrivacyUnit(..., missing="own") (--missing-unit own), which takes each for a separate unit; else '
             "leave them out. Nothing was charged"
         )
-    return UnitIds(unit, codes.astype(np.int64), _canonical(found, getattr(values, "dtype", None), unit))
+    return UnitIds(unit, codes.astype(np.int64), _canonical(found, values, unit))
 
 
-def _canonical(found, given, unit):
+def _canonical(found, values, unit):
     """Distinct identifiers as text: of each value alone, so that no other identifier changes it.
 
     The dtype of a column may depend on one row: a missing identifier makes floats of integers, and a text objects.
-    `given` is its dtype; pandas has no index of half-precision floats, so `found` may be of another one.
+    `found`: the distinct ones of `values`. pandas has no index of half-precision floats, so its dtype may be another.
     """
-    dtype = getattr(found, "dtype", None)
+    dtype, given = getattr(found, "dtype", None), getattr(values, "dtype", None)
     if isinstance(dtype, pd.CategoricalDtype):
         found, dtype = found.astype(dtype.categories.dtype), dtype.categories.dtype
     if pd.api.types.is_integer_dtype(dtype):
@@ -104,7 +104,8 @@ def _canonical(found, given, unit):
     if pd.api.types.is_float_dtype(dtype):
         bits = inexact_bits(np.asarray(found, dtype=np.float64), dtype, given)
     else:
-        bits = inexact_bits(np.asarray(found, dtype=object))
+        # of all rows: among objects, a float is not distinct from an integer that it equals
+        bits = inexact_bits(np.asarray(values if pd.api.types.is_object_dtype(given) else found, dtype=object))
     if bits:
         raise InvalidInputError(
             f"{unit.name!r} holds floats of 2**{bits} or more, which are one number for several integers: give "

@@ -566,6 +566,10 @@ _REFUSED_IDS = {
         [pd.Series([7731.0 * 2**53, 1], dtype=object), pd.Series([np.float64(7732.0 * 2**53)], dtype=object)],
         "are one number for several integers",
     ),
+    "large floats that equal an integer": (
+        [pd.Series([7731 * 2**53, 7731 * 2**53 + 1, 7731.0 * 2**53], dtype=object)],
+        "are one number for several integers",
+    ),
     "large floats of half precision among objects": (
         [pd.Series([np.float32(7731.0 * 2**24), np.float32(2)], dtype=object)],
         r"floats of 2\*\*24 or more",
