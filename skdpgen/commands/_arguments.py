@@ -469,11 +469,19 @@ def add_synthetic_units(parser):
         help="CSV or Parquet file of synthetic units: one row for each unit, with its number and its --unit-columns; "
         "OUT.csv then lacks the --unit-columns (default number of units: the released one)",
     )
+    parser.add_argument(
+        "--order-by",
+        metavar="COLUMN",
+        help="column of dates, numbers or ordered categories by which the rows of each synthetic unit are sorted "
+        "(default: the first column of dates that is not among the --unit-columns)",
+    )
 
 
 def check_synthetic_units(arguments):
     """Refuse options of synthetic units that contradict one another, before anything is charged."""
     if arguments.units is None and arguments.units_output is None:
+        if arguments.order_by is not None:
+            raise ValueError("--order-by sorts the rows of synthetic units: give --units or --units-output with it")
         return
     if arguments.rows is not None:
         raise ValueError("--rows is for samples of rows: leave it out with --units and --units-output")

@@ -91,6 +91,7 @@ def run(arguments):
         raise ValueError("--units and --units-output need a model that was fitted to a table with --unit")
     asked = {
         "units": arguments.units,
+        "order_by": arguments.order_by,
         "given": read_given(arguments.given, synthesizer),
         "class_ratio": read_class_ratio(arguments.class_ratio, synthesizer),
     }
@@ -117,7 +118,7 @@ def _check_refits(arguments):
         return
     if arguments.refits < 2:
         raise ValueError(f"--refits must be at least 2; got {arguments.refits}")
-    given = ("units", "units_output", "given", "class_ratio", "relax", "card")
+    given = ("units", "units_output", "order_by", "given", "class_ratio", "relax", "card")
     if wrong := [name for name in given if getattr(arguments, name)]:
         raise ValueError(f"--{wrong[0].replace('_', '-')} has no effect on --refits: leave it out")
     if is_parquet(arguments.output):
