@@ -17,8 +17,10 @@ import pandas as pd
 
 from ..exceptions import SchemaError
 from ..utils.callers import warn_user
+from ..utils.printing import quoted
 from ._columns import Boolean, Categorical, Datetime, Numeric, output_dtype, unit_microseconds
-from ._constraints import Combinations, Conditional, Lookup, RowConstraint, read_constraint
+from ._constraint_forms import Combinations, Conditional, Lookup, read_constraint
+from ._constraints import RowConstraint
 from ._construction_steps import (
     Computed,
     Gap,
@@ -43,7 +45,7 @@ _MOST_REPEATING = 10_000
 _TRIAL_ROWS = 20_000
 # Share of such rows below which two equalities contradict each other, and the bound of numbers without declared ones.
 _LEAST_SATISFIED, _TRIAL_BOUND = 1e-3, 100.0
-_VIOLATED = 'rows violate the constraint {text!r}, and on_invalid="raise" refuses them: correct the rows, or {other}'
+_VIOLATED = 'rows violate the constraint {text}, and on_invalid="raise" refuses them: correct the rows, or {other}'
 # Largest exponent of a column that is constructed: powers of powers, such as `((a ** 4) ** 4) ** 4`, have any.
 _MOST_EXPONENT = 64
 # Comparisons, and what each is from the other side.
@@ -85,7 +87,7 @@ class Construction:
                 made.append(text)
             if not whole:
                 if isinstance(constraint, Combinations) and constraint.values is None:
-                    raise SchemaError(f"the constraint {text!r} names {_not_merged(constraint, steps, kept)}")
+                    raise SchemaError(f"the constraint {quoted(text)} names {_not_merged(constraint, steps, kept)}")
                 left.append(text)
         steps = [_knowing(step, steps) for step in _in_order(steps)]
         table, limits = _narrowed(_with_facts(schema, steps), steps)
@@ -196,7 +198,7 @@ class Construction:
         if on_invalid == "raise":
             for step in self.steps:
                 if step.violated(outer, self.table).any():
-                    raise SchemaError(_VIOLATED.format(text=step.text, other='clip them by on_invalid="clip"'))
+                    raise SchemaError(_VIOLATED.format(text=quoted(step.text), other='clip them by on_invalid="clip"'))
         for step in self.steps:
             if isinstance(step, Overwritten):
                 step.overwrite(outer, self.table)
@@ -332,8 +334,8 @@ def check_equalities(construction):
     for step in construction.steps:
         if isinstance(step, Computed) and step.misses_bounds(schema):
             raise SchemaError(
-                f"the constraint {step.text!r} gives no value within the declared bounds of {step.column!r}: change "
-                "the constraint, or declare other bounds; nothing was charged"
+                f"the constraint {quoted(step.text)} gives no value within the declared bounds of {step.column!r}: "
+                "change the constraint, or declare other bounds; nothing was charged"
             )
     for text in construction.left:
         constraint = read_constraint(text, schema.names)
@@ -346,13 +348,14 @@ def check_equalities(construction):
             made = [s for s in construction.steps if isinstance(s, Computed) and {s.column, *s.weights} == names]
             if any(_is_violated_by(step, RowConstraint.within(constraint, part), schema) for step in made):
                 raise SchemaError(
-                    f"hardly any row that {made[0].text!r} constructs satisfies the constraint {text!r} too: leave one "
-                    "of them out; nothing was charged"
+                    f"hardly any row that {quoted(made[0].text)} constructs satisfies the constraint {quoted(text)} "
+                    "too: leave one of them out; nothing was charged"
                 )
             beside = constraint.columns_beside_functions(part)  # dates have few days of the week
             if not made and any(_hardly_repeats(schema[name]) for name in beside):
                 raise SchemaError(
-                    f"the constraint {text!r} is an equality of numbers that cannot be constructed, and rows that are "
+                    f"the constraint {quoted(text)} is an equality of numbers that cannot be constructed, and rows "
+                    "that are "
                     "drawn at random do not satisfy it. Constructed is one column on one side and on the other a sum "
                     "of columns times numbers, as in 'total == a + b', or a product or ratio of columns, as in "
                     "'area == width * height' or 'rate == cases / people', for columns that are no target and in no "
@@ -397,7 +400,7 @@ def refuse_violations(frame, schema, conditions):
     for condition in conditions:
         rows = pd.DataFrame({name: typed(frame[name], schema[name]) for name in condition.columns})
         if not condition.holds(rows).all():
-            raise SchemaError(_VIOLATED.format(text=condition.text, other='use all rows by on_invalid="clip"'))
+            raise SchemaError(_VIOLATED.format(text=quoted(condition.text), other='use all rows by on_invalid="clip"'))
 
 
 def within_reach(schema, conditions, learned):
@@ -470,7 +473,7 @@ def warn_of_contradictions(construction):
             left = [one for one in left if one not in together]
         rows = _trial_rows([schema[name] for name in sorted(names, key=str)], [one.tree for one in together])
         if not np.all([one.holds(rows) for one in together], axis=0).any():
-            texts = ", ".join(repr(one.text) for one in together)
+            texts = ", ".join(quoted(one.text) for one in together)
             warn_user(
                 f"none of {_TRIAL_ROWS} rows drawn at random from declared bounds and categories satisfies {texts}: if "
                 "the conditions contradict one another, or the bounds, sample will find no row"
@@ -533,8 +536,8 @@ def _not_merged(constraint, steps, kept):
     for step in steps:
         if both := [repr(name) for name in constraint.columns if name in step.outputs]:
             return (
-                f"{', '.join(both)}, which {step.text!r} constructs, too: a column is constructed once; leave one of "
-                "the constraints out, or name all their columns in one"
+                f"{', '.join(both)}, which {quoted(step.text)} constructs, too: a column is constructed once; leave "
+                "one of the constraints out, or name all their columns in one"
             )
     return (
         "some columns that are constant within a unit beside others, or that another constraint constructs from these: "
@@ -588,14 +591,15 @@ def _add_gap(constraint, left, right, strict, schema, steps, kept):
     if integer:
         low = math.floor(low) + 1 if strict else math.ceil(low)
     if abs(low) > _MOST_INTEGER:
-        raise ValueError(f"the constraint {constraint.text!r}: its numbers are beyond 2**53")
+        raise ValueError(f"the constraint {quoted(constraint.text)}: its numbers are beyond 2**53")
     low, exact = float(low) + 0.0, integer or not strict
     for at, known in enumerate(steps):
         if isinstance(known, Gap) and {known.start, known.end} == {start, end}:
             bounds = (max(known.low, low), known.high) if known.end == end else (known.low, min(known.high, -low))
             if bounds[0] >= bounds[1]:
                 raise ValueError(
-                    f"the constraint {constraint.text!r} leaves no range to the difference of {start!r} and {end!r}"
+                    f"the constraint {quoted(constraint.text)} leaves no range to the difference of {start!r} and "
+                    f"{end!r}"
                 )
             steps[at] = replace(known, low=bounds[0], high=bounds[1], texts=(*known.texts, constraint.text))
             return exact
@@ -741,7 +745,7 @@ def _check_together(table):
         try:
             read_constraint(text, table.names).check(table)
         except ValueError as error:
-            raise SchemaError(f"the constraint {text!r} contradicts the other constraints: {error}") from None
+            raise SchemaError(f"the constraint {quoted(text)} contradicts the other constraints: {error}") from None
 
 
 def _narrowed(schema, steps):

@@ -122,7 +122,8 @@ class Schema:
             raise SchemaError(f'constraints are a list of texts such as "start <= end"; got {type(given).__name__}')
         if not given:
             return ()
-        from ._constraints import MOST_CONSTRAINTS, MOST_OF_ALL, check_keys, read_constraint
+        from ._constraint_forms import read_constraint
+        from ._constraints import MOST_CONSTRAINTS, MOST_OF_ALL, check_keys
 
         if len(given) > MOST_CONSTRAINTS:
             raise SchemaError(f"a schema may have at most {MOST_CONSTRAINTS} constraints; got {len(given):,}")
@@ -204,7 +205,7 @@ class Schema:
             raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}; it has {listed(self.names)}")
         kept = self.constraints
         if kept:
-            from ._constraints import read_constraint
+            from ._constraint_forms import read_constraint
 
             kept = tuple(text for text in kept if set(read_constraint(text, self.names).columns) <= set(names))
         return Schema(tuple(self[name] for name in names), kept, self.notation)
