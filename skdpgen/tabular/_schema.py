@@ -190,7 +190,8 @@ class Schema:
         """Names of the columns whose bounds or categories are still to be learned.
 
         A schema does not know which column is the `unit` of a fit: if it lists this column, it is here too, although
-        the fit does not learn it. `Identifier` columns are complete.
+        the fit does not learn it. Declared as an `Identifier`, or left out of the schema, it is not: such columns are
+        complete.
         """
         return tuple(column.name for column in self.columns if not column.complete)
 
