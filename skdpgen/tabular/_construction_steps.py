@@ -159,8 +159,9 @@ class Gap(_Step):
     def decode(self, outer, frame, seen, released, rng):
         column, base_column = released[self.made], released[self.base]
         base = self._numbers(outer[self.base], base_column)
-        base = filled(base, rng, np.mean(numeric_bounds(base_column)) * self._scale(base_column))
         gap = frame[self.made].to_numpy(dtype=np.float64, na_value=np.nan)
+        base, gap = _without_start(base, gap, rng)
+        base = filled(base, rng, np.mean(numeric_bounds(base_column)) * self._scale(base_column))
         values = self._rounded(base + self._sign * gap, base + self._sign * self.low, column)
         outer[self.made] = restore(values, column).set_axis(frame.index)
 
@@ -810,6 +811,19 @@ def _without_rounding_errors(values):
         rounded = np.rint(values * scale) / scale
     # zero has no digits, and very large and small numbers leave the range of floats
     return np.where(np.isfinite(rounded) & (np.abs(values) < _MOST_INTEGER), rounded, values)
+
+
+def _without_start(base, gap, rng):
+    """Numbers and differences with those of other rows where the number is missing and the difference is not.
+
+    Their difference is none: see `Gap.encode`. Unchanged where no row has both.
+    """
+    absent, whole = np.isnan(base) & ~np.isnan(gap), np.flatnonzero(~np.isnan(base) & ~np.isnan(gap))
+    if not absent.any() or not len(whole):
+        return base, gap
+    base, gap, taken = base.copy(), gap.copy(), rng.choice(whole, int(absent.sum()))
+    base[absent], gap[absent] = base[taken], gap[taken]
+    return base, gap
 
 
 def filled(values, rng, default):
