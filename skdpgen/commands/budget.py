@@ -26,6 +26,7 @@ from ._arguments import (
     find_models,
     make_model,
     read_settings,
+    refuse_mapping_files,
     set_unit_columns,
     unit_settings,
     with_unit,
@@ -244,6 +245,7 @@ def _data(arguments):
     if schema is None:
         raise ValueError("give INPUT, --schema or --columns: a plan depends on the columns")
     _, schema = columns_left_out(arguments, schema, None)
+    refuse_mapping_files(arguments.constraint)
     rows = rows_like(schema.constrain(*arguments.constraint))
     if arguments.unit is not None and arguments.unit not in rows:
         rows[arguments.unit] = np.arange(len(rows))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..utils.printing import say
-from ._arguments import add_dropping, add_reading, add_repeated, columns_of, names_of, options
+from ._arguments import add_constraint, add_dropping, add_reading, add_repeated, columns_of, names_of, options
 from ._notations import date_in, declared_notation, number_in, reading, refuse_notations
 
 # File of the answers, where none is named and stdout is a terminal too.
@@ -68,6 +68,12 @@ def add(command):
         "--bounds COLUMN=LOW..HIGH",
         "public bounds of a column of numbers or dates, such as age=0..120",
     )
+    add_constraint(
+        command,
+        also="",
+        more="; a mapping may stand in a public CSV file, whose first line names both columns: "
+        "'region == {regions.csv}[postcode]'",
+    )
     add_dropping(command)
     command.add_argument(
         "--no-questions",
@@ -98,6 +104,7 @@ def run(arguments):
         left_out = names_of(arguments.drop, columns_of(arguments.input, notation), "--drop")
     frame = read_table(arguments.input, notation, left_out=left_out, refuse=_refusal(arguments, notation, left_out))
     schema, target = _settled(arguments, frame, notation), arguments.target
+    constraints = _constraints(arguments, schema, notation)
     limits = _with_limits(arguments, notation, schema)
     public = list(schema) if "*" in arguments.public else arguments.public
     if terminal is not None:
@@ -118,6 +125,7 @@ def run(arguments):
         if output and arguments.output is None:
             output = _new_file(output, terminal, arguments.input)
     schema = replace(declare_public(schema, frame, public), notation=declared_notation(notation))
+    schema = schema.constrain(*constraints)
     units = _say_what_to_do(arguments, schema, frame, notation, limits) if terminal is None else []
     if output:
         schema.save(output)
@@ -129,6 +137,18 @@ def run(arguments):
     elif output:
         _say_for_whom(units)
         _say_what_comes_next(arguments, output, arguments.target, next(iter(units), None), left_out)
+
+
+def _constraints(arguments, schema, notation):
+    """The texts of ``--constraint``, with the mappings of files in full; they are checked with the schema."""
+    from ..tabular._constraint_forms import read_constraint
+    from ._mapping_files import with_mappings
+
+    texts = with_mappings(arguments.constraint, schema, notation.separator or ",")
+    for text in texts:
+        read_constraint(text, schema.names).check(schema)
+    schema.constrain(*texts)  # identifiers, and the size of all of them together
+    return texts
 
 
 def _refusal(arguments, notation, left_out):
@@ -210,6 +230,7 @@ def _say_in_one_command(arguments, found, units, hierarchies, *, empty_first):
     asked = {option: [one for one in getattr(arguments, option) if one.partition("=")[0] not in taken] for option in
              ("hierarchy", "categories", "bounds")}  # fmt: skip
     text += options(hierarchy=[*asked["hierarchy"], *groups], categories=asked["categories"], bounds=asked["bounds"])
+    text += options(constraint=arguments.constraint)
     text += " --no-questions" * arguments.no_questions + options(output=arguments.output)
     say(
         "all of these suggestions in one command, from which you can take out what is wrong: skdpgen schema "

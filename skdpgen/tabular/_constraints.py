@@ -19,7 +19,7 @@ from ._frames import numeric_bounds, restore
 # Length of one constraint: it may come from a file, and brackets are parsed by recursion. A mapping of single values
 # has no brackets inside, and may be a long public list.
 _MOST_CHARACTERS, _MOST_OF_MAPPING = 10_000, 200_000
-_VALUE = r"""(?:'[^'\\]*'|"[^"\\]*"|-?\d[\d.]*|True|False)"""
+_VALUE = r"""(?:'[^'\\]*'|"[^"\\]*"|-?\d[\d.]*|True|False|None)"""
 _ENTRY = rf"{_VALUE}\s*:\s*{_VALUE}\s*"
 # Each text has one reading, so that the search for it takes time in proportion to its length.
 _MAPPING = re.compile(rf"[^{{}}]{{0,500}}\{{\s*{_ENTRY}(?:,\s*{_ENTRY})*(?:,\s*)?\}}[^{{}}]{{0,500}}")
