@@ -95,5 +95,8 @@ def test_a_constraint_without_a_file_goes_into_the_schema_and_is_checked(capsys)
     assert main(_schema("--constraint", "tax <= age")) == 0
     assert Schema.load("s.json").constraints == ("tax <= age",)
     capsys.readouterr()
+    assert main(_schema("--constraint", "tax <= rate", "--id", "age", "--drop", "region")) == 0
+    capsys.readouterr()
+    assert "'age', an identifier" in refused(capsys, *_schema("--constraint", "tax <= age", "--id", "age"))
     assert "names 'size'" in refused(capsys, *_schema("--constraint", "size <= age"))
     assert "compares values of different kinds" in refused(capsys, *_schema("--constraint", "region <= age"))

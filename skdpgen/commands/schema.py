@@ -142,12 +142,14 @@ def run(arguments):
 def _constraints(arguments, schema, notation):
     """The texts of ``--constraint``, with the mappings of files in full; they are checked with the schema."""
     from ..tabular._constraint_forms import read_constraint
+    from ..tabular._identifiers import split_keys
     from ._mapping_files import with_mappings
 
     texts = with_mappings(arguments.constraint, schema, notation.separator or ",")
-    for text in texts:
-        read_constraint(text, schema.names).check(schema)
     schema.constrain(*texts)  # identifiers, and the size of all of them together
+    modelled, _ = split_keys(schema)
+    for text in texts:
+        read_constraint(text, modelled.names).check(modelled)
     return texts
 
 

@@ -203,7 +203,11 @@ class RowConstraint(ConstraintText):
                 # a column beside it would need an equality that draws of rows hardly satisfy
                 if len(rest) == len(sides) - 1 == len(values) and all(map(is_number, values)):
                     continue
-                raise ValueError(f"the constraint {quoted(self.text)}: compare hour() with whole numbers from 0 to 23")
+                beside = any(isinstance(side, ast.Name) for side in rest)
+                raise ValueError(
+                    f"the constraint {quoted(self.text)}: compare hour() with whole numbers from 0 to 23"
+                    + "; leave a column of the hour out of the fit, and compute it from the dates of a sample" * beside
+                )
             if len(rest) == len(sides):
                 continue
             if isinstance(op, _ORDER):
