@@ -45,6 +45,9 @@ _MOST_REPEATING = 10_000
 _TRIAL_ROWS = 20_000
 # Share of such rows below which two equalities contradict each other, and the bound of numbers without declared ones.
 _LEAST_SATISFIED, _TRIAL_BOUND = 1e-3, 100.0
+# Declared bounds that are wider than others by more than this factor; share of the pairs of two grids of so many values
+# within their bounds below which few rows at random violate an order.
+_MUCH_WIDER, _FEW, _GRID = 2.0, 0.2, 201
 _VIOLATED = 'rows violate the constraint {text}, and on_invalid="raise" refuses them: correct the rows, or {other}'
 # Largest exponent of a column that is constructed: powers of powers, such as `((a ** 4) ** 4) ** 4`, have any.
 _MOST_EXPONENT = 64
@@ -70,15 +73,16 @@ class Construction:
     constant: tuple = ()
 
     @classmethod
-    def of(cls, schema, fixed=(), constant=()):
+    def of(cls, schema, fixed=(), constant=(), choose=None):
         """Return the construction of a schema with constraints.
 
         `fixed`: targets, on which a model is conditional: they are not constructed.
         `constant`: that are constant within a unit of several rows: each of them is constructed from others of them, or
             not.
+        `choose`: which column of a difference is made: see `by_bounds`, which is the default.
         Raises ValueError: a constraint contradicts the schema, or cannot be satisfied.
         """
-        steps, left, made, kept = [], [], [], _Kept(tuple(fixed), tuple(constant))
+        steps, left, made, kept = [], [], [], _Kept(tuple(fixed), tuple(constant), choose or by_bounds)
         for text in schema.constraints:
             constraint = read_constraint(text, schema.names).check(schema)
             before = steps
@@ -93,6 +97,11 @@ class Construction:
         table, limits = _narrowed(_with_facts(schema, steps), steps)
         _check_together(table)
         return cls(table, tuple(steps), limits, tuple(made), tuple(left), kept.constant)
+
+    @property
+    def differences(self):
+        """Of each difference the name of the column that is made, and that of the other: a tuple of pairs."""
+        return tuple((step.made, step.base) for step in self.steps if isinstance(step, Gap))
 
     @property
     def changed(self):
@@ -257,6 +266,7 @@ class _Kept:
 
     fixed: tuple
     constant: tuple
+    choose: object  # which column of a difference is made: see `by_bounds`
 
     def allows(self, step):
         made = [name in self.constant for name in step.outputs]
@@ -603,14 +613,46 @@ def _add_gap(constraint, left, right, strict, schema, steps, kept):
                 )
             steps[at] = replace(known, low=bounds[0], high=bounds[1], texts=(*known.texts, constraint.text))
             return exact
-    # the one that may be missing is constructed: the other is there for it
-    order = (start, end) if schema[start].missing and not schema[end].missing else (end, start)
-    for name in order:
+    for name in kept.choose(start, end, low, unit, schema):
         step = Gap((constraint.text,), start, end, low, math.inf, name, unit, integer)
         if _fits(step, steps, kept):
             steps.append(step)
             return exact
     return False
+
+
+def by_presence(start, end, low, unit, schema):
+    """Columns of a difference in the order in which they are tried: the one that is made comes first.
+
+    That is the one that may be missing, because the other is there for it; else the end. `low`: least difference, in
+    steps of `unit` microseconds for dates. Files of earlier versions have all their constructions so.
+    """
+    return (start, end) if schema[start].missing and not schema[end].missing else (end, start)
+
+
+def by_bounds(start, end, low, unit, schema):
+    """As `by_presence`, but the column with much wider declared bounds is made: public facts alone.
+
+    A difference to a column of much wider bounds is learned in steps that are wide beside the bounds of the other, as
+    that of a date of birth and a day of one year. Made from it, the other would mostly lie at the ends of its bounds.
+    Where only that is possible, and few rows at random violate the constraint, such rows are drawn again.
+    """
+    columns = {name: schema[name] for name in (start, end)}
+    if any(column.bounds is None for column in columns.values()):
+        return by_presence(start, end, low, unit, schema)
+    scales = {name: unit_of(one) / unit if isinstance(one, Datetime) else unit_of(one) for name, one in columns.items()}
+    ends = {name: np.array(numeric_bounds(column)) * scales[name] for name, column in columns.items()}
+    narrow, wide = sorted((start, end), key=lambda name: np.ptp(ends[name]))
+    if _MUCH_WIDER * np.ptp(ends[narrow]) >= np.ptp(ends[wide]):
+        return by_presence(start, end, low, unit, schema)
+    first, last = (np.linspace(*ends[name], _GRID) for name in (start, end))
+    return (wide,) if (last[None, :] - first[:, None] < low).mean() <= _FEW else (wide, narrow)
+
+
+def as_recorded(differences):
+    """Return the choice for `Construction.of` that made these `differences` of a construction."""
+    pairs = set(map(tuple, differences))
+    return lambda start, end, *_: [one for one, other in ((end, start), (start, end)) if (one, other) in pairs]
 
 
 def _add_computed(constraint, left, right, schema, steps, kept):
