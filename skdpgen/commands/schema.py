@@ -19,6 +19,8 @@ from ._notations import date_in, declared_notation, number_in, reading, refuse_n
 
 # File of the answers, where none is named and stdout is a terminal too.
 _OUTPUT = "schema.json"
+# Numbers of different values of a scale of answers.
+_SCALES = range(3, 12)
 
 
 def add(command):
@@ -200,6 +202,7 @@ def _say_what_to_do(arguments, schema, frame, notation, limits):
     settled = [name for name in modelled.columns if getattr(schema[name], "hierarchy", None) is not None]
     hierarchies = code_systems(modelled.drop(columns=[*settled, *units, *two_numbers(modelled)]))
     numbers = [name for name in modelled.columns if isinstance(schema[name], Numeric) and schema[name].bounds is None]
+    _point_out_scales(modelled, [name for name in numbers if schema[name].integer and name not in units])
     codes = [name for name in modelled.columns if isinstance(schema[name], Categorical)] + found["categorical"]
     for option, names in _point_out_columns(modelled, numbers, codes, units, hierarchies).items():
         found[option] += names
@@ -210,6 +213,20 @@ def _say_what_to_do(arguments, schema, frame, notation, limits):
             "report need no such options with this schema, and synthetic rows are written in the same way"
         )
     return units
+
+
+def _point_out_scales(frame, names):
+    """Say which of some columns of whole numbers may be answers on a scale, whose ends are public."""
+    if found := [name for name in names if _is_scale(frame[name])]:
+        say(
+            f"whole numbers of few different values, as of answers on a scale: {', '.join(map(str, found))}. If the "
+            "ends of the scale are public, declare them; else an end with few answers may be lost: --bounds "
+            f"{shlex.quote(f'{found[0]}=LOW..HIGH')}"
+        )
+
+
+def _is_scale(values):
+    return values.nunique() in _SCALES and values.max() - values.min() <= _SCALES[-1]
 
 
 def _say_in_one_command(arguments, found, units, hierarchies, *, empty_first):
