@@ -12,6 +12,7 @@ import warnings
 from . import __version__
 from .commands import CHARGING, add_commands
 from .exceptions import BenchmarkError
+from .utils.closed_streams import quiet_when_closed
 from .utils.printing import one_line, say
 
 
@@ -19,14 +20,24 @@ def main(argv=None):
     """Run one command and return the exit code.
 
     0 is success; 1, cells of a benchmark failed, or a verified card says that its fit is not private; 2, bad input,
-    with one line on stderr; 130, interrupted.
+    with one line on stderr; 130, interrupted; 141, the reader of an output file, a pipe, has gone. A closed stdout or
+    stderr, as behind ``| head``, changes nothing else.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
+    with quiet_when_closed():
+        return _main(argv)
+
+
+def _main(argv):
     arguments = _parser(argv).parse_args(argv)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _one_line_warning
             code = arguments.run(arguments)
+    except BrokenPipeError:
+        if arguments.traceback:
+            raise
+        return 141  # that of a program which SIGPIPE ends
     except (ValueError, OSError, RuntimeError, ImportError, Warning) as error:  # a warning where they are errors
         if arguments.traceback:
             raise

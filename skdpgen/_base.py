@@ -85,23 +85,18 @@ class PrivateEstimator(BaseEstimator):
     # ---- the order of a fit -------------------------------------------------------------------------------------
     def _fit(self, X, y=None, groups=None):
         """Validate the rows, plan, charge, release: each once, in this order."""
-        charge, plan = "not begun", None
-        try:
-            with self._fitting() as said:
-                self._unit = self._resolve_unit(groups)
-                planner = self._planner(self._resolve_accountant())
-                rows, plan = self._prepare(X, y, planner, *self._groups(groups))
-                self._check_rows(rows)
-                self._check_prepared(rows, plan)
-                said.issue()  # in time: whoever reads them may stop the fit, and where they are errors it costs nothing
-                charge = "begun"
-                rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
-                charge = "made"
-                self._complete(rows, plan, rng)
-                self._warn_inside_search()
-        except BaseException as error:
-            _note_of_charge(error, charge, plan, complete="card_" in vars(self))
-            raise
+        with self._fitting_noted() as (said, charge):
+            self._unit = self._resolve_unit(groups)
+            planner = self._planner(self._resolve_accountant())
+            rows, plan = self._prepare(X, y, planner, *self._groups(groups))
+            self._check_rows(rows)
+            self._check_prepared(rows, plan)
+            said.issue()  # in time: whoever reads them may stop the fit, and where they are errors it costs nothing
+            charge.begins(plan)
+            rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
+            charge.is_made()
+            self._complete(rows, plan, rng)
+            self._warn_inside_search()
         return self
 
     def _fit_reserved(self, X, y, plan, reservation, groups=None):
@@ -199,6 +194,20 @@ class PrivateEstimator(BaseEstimator):
         """
         with _alone(self):
             yield from self._fitting_alone()
+
+    @contextmanager
+    def _fitting_noted(self):
+        """`_fitting` of a fit that charges: its errors have a note that says whether it did.
+
+        Yields the `_DelayedWarnings`, and the `_Charge`, which the fit keeps up to date.
+        """
+        charge = _Charge()
+        try:
+            with self._fitting() as said:
+                yield said, charge
+        except BaseException as error:
+            charge.note(error, complete="card_" in vars(self))
+            raise
 
     def _fitting_alone(self):
         """The block of `_fitting`, while no other fit of this object runs."""
@@ -495,17 +504,32 @@ def _warn_of_refit(first, second):
     )
 
 
-def _note_of_charge(error, charge, plan, complete):
-    """Add to an error of a fit whether the fit was charged: a note, which Python shows below it from 3.11 on."""
-    if not hasattr(error, "add_note") or "othing was charged" in str(error):
-        return
-    if charge == "not begun":
-        error.add_note("skdpgen: this call charged nothing")
-    elif charge == "begun" and not isinstance(error, Exception):
-        error.add_note("skdpgen: interrupted while the fit was charged: accountant.report() says whether it was")
-    elif charge == "made":
-        rest = "the fit is complete, and can be used" if complete else "a charge is never refunded"
-        error.add_note(f"skdpgen: this fit was charged epsilon {plan.epsilon:.4g} at delta {plan.delta:.3g}; {rest}")
+class _Charge:
+    """How far the charge of a fit is."""
+
+    def __init__(self):
+        self._state, self._plan = "not begun", None
+
+    def begins(self, plan):
+        """What is charged next."""
+        self._state, self._plan = "begun", plan
+
+    def is_made(self):
+        """The charge is in the ledger."""
+        self._state = "made"
+
+    def note(self, error, complete):
+        """Add to an error of the fit whether it was charged: a note, which Python shows below it from 3.11 on."""
+        if not hasattr(error, "add_note") or "othing was charged" in str(error):
+            return
+        if self._state == "not begun":
+            error.add_note("skdpgen: this call charged nothing")
+        elif self._state == "begun" and not isinstance(error, Exception):
+            error.add_note("skdpgen: interrupted while the fit was charged: accountant.report() says whether it was")
+        elif self._state == "made":
+            rest = "the fit is complete, and can be used" if complete else "a charge is never refunded"
+            cost = f"epsilon {self._plan.epsilon:.4g} at delta {self._plan.delta:.3g}"
+            error.add_note(f"skdpgen: this fit was charged {cost}; {rest}")
 
 
 class _DelayedWarnings:

@@ -682,3 +682,15 @@ def test_the_plan_that_schema_suggests_runs(tmp_path, monkeypatch, capsys):
     assert main(shlex.split(line)[1:]) == 0
     shown = capsys.readouterr().out
     assert [line.split()[0] for line in shown.splitlines() if "number" in line.split()] == ["1", "3", "10"]
+
+
+def test_scales_of_answers_are_to_have_public_ends(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame({"q1": [1, 2, 3, 4, 5] * 20, "ill": [0, 1] * 50, "age": range(100), "x": [0.5, 1.5] * 50})
+    frame.to_csv("t.csv", index=False)
+    assert main(["schema", "t.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "as of answers on a scale: q1. If the ends of the scale are public" in said
+    assert "--bounds q1=LOW..HIGH" in said
+    assert main(["schema", "t.csv", "--bounds", "q1=1..5", "--output", "s.json"]) == 0
+    assert "answers on a scale" not in capsys.readouterr().err

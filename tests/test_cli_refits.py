@@ -47,6 +47,10 @@ def test_samples_of_refits_have_the_notation_of_a_sample(model):
     [
         ("--refits 1", "--refits must be at least 2; got 1"),
         ("--refits 2 --given sex=f", "--given has no effect on --refits"),
+        ("--refits 2 --rows 0", "--rows must be positive; got 0"),
+        ("--rows -3", "--rows must be positive; got -3"),
+        ("--refits 2 --units 5", "need a model that was fitted to a table with --unit"),
+        ("--refits 2 --order-by age --units 5", "--order-by has no effect on --refits"),
         ("--refits 2 --card c.json", "--card has no effect on --refits"),
     ],
 )
@@ -61,10 +65,11 @@ def test_refits_of_units_have_their_identifiers(tmp_path, monkeypatch):
     frame = pd.DataFrame({"person": person, "x": rng.random(len(person))})
     synth = MomentSynthesizer(4.0, schema=Schema([Numeric("x", (0, 1))]), unit=PrivacyUnit("person", 3)).fit(frame)
     synth.save("m.safetensors")
-    assert main(_words("sample m.safetensors --refits 2 --rows 500 --output refits.csv")) == 0
-    rows = pd.read_csv("refits.csv")
-    assert list(rows.columns) == ["refit", "person", "x"]
-    assert rows.groupby("refit")["person"].nunique().to_dict() == {0: 500, 1: 500, 2: 500}
+    for option in ("--rows", "--units"):
+        assert main(_words(f"sample m.safetensors --refits 2 {option} 500 --output refits.csv")) == 0
+        rows = pd.read_csv("refits.csv")
+        assert list(rows.columns) == ["refit", "person", "x"]
+        assert rows.groupby("refit")["person"].nunique().to_dict() == {0: 500, 1: 500, 2: 500}
 
 
 def test_a_table_with_such_a_column_is_refused(tmp_path, monkeypatch, capsys):

@@ -190,14 +190,14 @@ def add_schema(parser):
     )
 
 
-def add_constraint(parser):
+def add_constraint(parser, also=", in addition to the constraints of the schema", more=""):
     """Option of conditions on rows."""
     add_repeated(
         parser,
         "--constraint TEXT",
-        "condition that every row satisfies, in addition to the constraints of the schema, such as 'admitted "
-        "<= discharged', 'total == a + b', 'combinations(state, city)' or \"if dead == 'yes': left is None\"; "
-        "public",
+        f"condition that every row satisfies{also}, such as 'admitted <= discharged', 'total == a + b', "
+        "'combinations(state, city)' or \"if dead == 'yes': left is None\"; "
+        f"public{more}",
     )
 
 
@@ -206,7 +206,19 @@ def add_constraints(settings, arguments):
     if arguments.constraint:
         if "constraints" in settings:
             raise ValueError("--constraint and --set constraints= set the same thing: give one of them")
+        refuse_mapping_files(arguments.constraint)
         settings["constraints"] = arguments.constraint
+
+
+def refuse_mapping_files(texts):
+    """Refuse the name of a file in the place of a mapping, which a schema states in full."""
+    from ._mapping_files import names_file
+
+    if found := [text for text in texts if names_file(text)]:
+        raise ValueError(
+            f"--constraint {found[0]}: the schema has the mapping of a file: skdpgen schema INPUT --constraint "
+            f"{shlex.quote(found[0])} --output S.json"
+        )
 
 
 def add_unit(parser, several=False):
@@ -469,11 +481,19 @@ def add_synthetic_units(parser):
         help="CSV or Parquet file of synthetic units: one row for each unit, with its number and its --unit-columns; "
         "OUT.csv then lacks the --unit-columns (default number of units: the released one)",
     )
+    parser.add_argument(
+        "--order-by",
+        metavar="COLUMN",
+        help="column of dates, numbers or ordered categories by which the rows of each synthetic unit are sorted "
+        "(default: the first column of dates that is not among the --unit-columns)",
+    )
 
 
 def check_synthetic_units(arguments):
     """Refuse options of synthetic units that contradict one another, before anything is charged."""
     if arguments.units is None and arguments.units_output is None:
+        if arguments.order_by is not None:
+            raise ValueError("--order-by sorts the rows of synthetic units: give --units or --units-output with it")
         return
     if arguments.rows is not None:
         raise ValueError("--rows is for samples of rows: leave it out with --units and --units-output")

@@ -95,9 +95,9 @@ class Results:
         charged = f"charged epsilon {float(fit['epsilon']):.6g} at delta {fit['delta']:.3g}; the released model"
         if kept is None:
             return f"{charged} could not be written anywhere, and is lost"
-        units = (given.get("asked") or {}).get("units")
+        asked = given.get("asked") or {}
         files = {"units_output": self.units, "output": self.output, "card": self.card}
-        how = options(rows=n_rows, units=units, **files)
+        how = options(rows=n_rows, units=asked.get("units"), order_by=asked.get("order_by"), **files)
         return f"{charged} is in {kept}, for skdpgen sample {shlex.quote(str(kept))}{how}"
 
     def _write_card(self, synthesizer, files):

@@ -26,6 +26,7 @@ from ._arguments import (
     find_models,
     make_model,
     read_settings,
+    refuse_mapping_files,
     set_unit_columns,
     unit_settings,
     with_unit,
@@ -246,6 +247,7 @@ def _data(arguments):
     _, schema = columns_left_out(arguments, schema, None)
     if len({type(name) for name in schema}) > 1:
         raise ValueError(f"{arguments.schema} names columns by text and by numbers: write all names as text")
+    refuse_mapping_files(arguments.constraint)
     rows = rows_like(schema.constrain(*arguments.constraint))
     if arguments.unit is not None and arguments.unit not in rows:
         rows[arguments.unit] = np.arange(len(rows))

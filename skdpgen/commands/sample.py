@@ -12,7 +12,12 @@ from ._notations import date_in, number_in, writing
 def add(command):
     """Register the options."""
     command.add_argument("model", metavar="M.safetensors", help="released model, as written by synthesize --save-model")
-    command.add_argument("--rows", type=int, metavar="N", help="number of rows (default: the released row count)")
+    command.add_argument(
+        "--rows",
+        type=int,
+        metavar="N",
+        help="number of rows; with --refits and a model of units, of units (default: the released row count)",
+    )
     add_synthetic_units(command)
     command.add_argument("--seed", type=int, metavar="S", help="seed of the draw (default: a new one in each run)")
     add_repeated(
@@ -68,6 +73,8 @@ def run(arguments):
     from ._results import write_refits, write_rows
 
     check_synthetic_units(arguments)
+    if arguments.rows is not None and arguments.rows < 1:
+        raise ValueError(f"--rows must be positive; got {arguments.rows}")
     _check_refits(arguments)
     for path in filter(None, (arguments.output, arguments.units_output)):
         check_output(path, table=True)
@@ -80,17 +87,17 @@ def run(arguments):
     if arguments.relax:
         synthesizer.relax(*arguments.relax)
     written = given | {"notation": writing(arguments, getattr(synthesizer, "schema_", None))}
-    if arguments.refits is not None:
-        n_rows = write_refits(
-            synthesizer, arguments.refits, arguments.rows, arguments.output, arguments.seed, **written
-        )
-        print(f"{n_rows} synthetic rows of {arguments.refits + 1} models written to {arguments.output}")
-        return
     asks = arguments.units is not None or arguments.units_output is not None
     if asks and getattr(synthesizer.model_, "units", None) is None:
         raise ValueError("--units and --units-output need a model that was fitted to a table with --unit")
+    if arguments.refits is not None:
+        size = arguments.rows if arguments.units is None else arguments.units
+        n_rows = write_refits(synthesizer, arguments.refits, size, arguments.output, arguments.seed, **written)
+        print(f"{n_rows} synthetic rows of {arguments.refits + 1} models written to {arguments.output}")
+        return
     asked = {
         "units": arguments.units,
+        "order_by": arguments.order_by,
         "given": read_given(arguments.given, synthesizer),
         "class_ratio": read_class_ratio(arguments.class_ratio, synthesizer),
     }
@@ -117,7 +124,7 @@ def _check_refits(arguments):
         return
     if arguments.refits < 2:
         raise ValueError(f"--refits must be at least 2; got {arguments.refits}")
-    given = ("units", "units_output", "given", "class_ratio", "relax", "card")
+    given = ("units_output", "order_by", "given", "class_ratio", "relax", "card")
     if wrong := [name for name in given if getattr(arguments, name)]:
         raise ValueError(f"--{wrong[0].replace('_', '-')} has no effect on --refits: leave it out")
     if is_parquet(arguments.output):

@@ -14,11 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..utils.printing import say
-from ._arguments import add_dropping, add_reading, add_repeated, columns_of, names_of, options
+from ._arguments import add_constraint, add_dropping, add_reading, add_repeated, columns_of, names_of, options
 from ._notations import date_in, declared_notation, number_in, reading, refuse_notations
 
 # File of the answers, where none is named and stdout is a terminal too.
 _OUTPUT = "schema.json"
+# Numbers of different values of a scale of answers.
+_SCALES = range(3, 12)
 
 
 def add(command):
@@ -68,6 +70,12 @@ def add(command):
         "--bounds COLUMN=LOW..HIGH",
         "public bounds of a column of numbers or dates, such as age=0..120",
     )
+    add_constraint(
+        command,
+        also="",
+        more="; a mapping may stand in a public CSV file, whose first line names both columns: "
+        "'region == {regions.csv}[postcode]'",
+    )
     add_dropping(command)
     command.add_argument(
         "--no-questions",
@@ -98,6 +106,7 @@ def run(arguments):
         left_out = names_of(arguments.drop, columns_of(arguments.input, notation), "--drop")
     frame = read_table(arguments.input, notation, left_out=left_out, refuse=_refusal(arguments, notation, left_out))
     schema, target = _settled(arguments, frame, notation), arguments.target
+    constraints = _constraints(arguments, schema, notation)
     limits = _with_limits(arguments, notation, schema)
     public = list(schema) if "*" in arguments.public else arguments.public
     if terminal is not None:
@@ -118,6 +127,7 @@ def run(arguments):
         if output and arguments.output is None:
             output = _new_file(output, terminal, arguments.input)
     schema = replace(declare_public(schema, frame, public), notation=declared_notation(notation))
+    schema = schema.constrain(*constraints)
     units = _say_what_to_do(arguments, schema, frame, notation, limits) if terminal is None else []
     if output:
         schema.save(output)
@@ -129,6 +139,20 @@ def run(arguments):
     elif output:
         _say_for_whom(units)
         _say_what_comes_next(arguments, output, arguments.target, next(iter(units), None), left_out)
+
+
+def _constraints(arguments, schema, notation):
+    """The texts of ``--constraint``, with the mappings of files in full; they are checked with the schema."""
+    from ..tabular._constraint_forms import read_constraint
+    from ..tabular._identifiers import split_keys
+    from ._mapping_files import with_mappings
+
+    texts = with_mappings(arguments.constraint, schema, notation.separator or ",")
+    schema.constrain(*texts)  # identifiers, and the size of all of them together
+    modelled, _ = split_keys(schema)
+    for text in texts:
+        read_constraint(text, modelled.names).check(modelled)
+    return texts
 
 
 def _refusal(arguments, notation, left_out):
@@ -178,6 +202,7 @@ def _say_what_to_do(arguments, schema, frame, notation, limits):
     settled = [name for name in modelled.columns if getattr(schema[name], "hierarchy", None) is not None]
     hierarchies = code_systems(modelled.drop(columns=[*settled, *units, *two_numbers(modelled)]))
     numbers = [name for name in modelled.columns if isinstance(schema[name], Numeric) and schema[name].bounds is None]
+    _point_out_scales(modelled, [name for name in numbers if schema[name].integer and name not in units])
     codes = [name for name in modelled.columns if isinstance(schema[name], Categorical)] + found["categorical"]
     for option, names in _point_out_columns(modelled, numbers, codes, units, hierarchies).items():
         found[option] += names
@@ -188,6 +213,20 @@ def _say_what_to_do(arguments, schema, frame, notation, limits):
             "report need no such options with this schema, and synthetic rows are written in the same way"
         )
     return units
+
+
+def _point_out_scales(frame, names):
+    """Say which of some columns of whole numbers may be answers on a scale, whose ends are public."""
+    if found := [name for name in names if _is_scale(frame[name])]:
+        say(
+            f"whole numbers of few different values, as of answers on a scale: {', '.join(map(str, found))}. If the "
+            "ends of the scale are public, declare them; else an end with few answers may be lost: --bounds "
+            f"{shlex.quote(f'{found[0]}=LOW..HIGH')}"
+        )
+
+
+def _is_scale(values):
+    return values.nunique() in _SCALES and values.max() - values.min() <= _SCALES[-1]
 
 
 def _say_in_one_command(arguments, found, units, hierarchies, *, empty_first):
@@ -210,6 +249,7 @@ def _say_in_one_command(arguments, found, units, hierarchies, *, empty_first):
     asked = {option: [one for one in getattr(arguments, option) if one.partition("=")[0] not in taken] for option in
              ("hierarchy", "categories", "bounds")}  # fmt: skip
     text += options(hierarchy=[*asked["hierarchy"], *groups], categories=asked["categories"], bounds=asked["bounds"])
+    text += options(constraint=arguments.constraint)
     text += " --no-questions" * arguments.no_questions + options(output=arguments.output)
     say(
         "all of these suggestions in one command, from which you can take out what is wrong: skdpgen schema "

@@ -318,7 +318,7 @@ def _run(arguments, model, settings, schema, notation, results):
     show(synthesizer.summary_)
     # as the real rows are written, so that whatever reads one file reads the other
     written = {"notation": notation, "date_formats": getattr(rows, "attrs", {}).get("date_formats")}
-    written["asked"] = {"units": arguments.units}
+    written["asked"] = {"units": arguments.units, "order_by": arguments.order_by}
     n_rows = results.write(synthesizer, arguments.rows, **written, escape_formulas=arguments.escape_formulas)
     print_ledger(synthesizer.accountant_)
     for remark in synthesizer.card_.remarks:
@@ -336,6 +336,8 @@ def _prepared(arguments, model, settings, schema, notation):
     """The estimator with its ledger, and the rows: nothing is charged here."""
     left_out, schema = columns_left_out(arguments, schema, notation)
     rows = _read_rows(arguments, schema, left_out, notation)
+    if arguments.order_by is not None:
+        _check_order(arguments, settings["unit"], rows, schema, left_out)
     if arguments.unit is None:
         _point_out_units(rows)
     synthesizer = model(
@@ -350,6 +352,19 @@ def _prepared(arguments, model, settings, schema, notation):
         **({} if arguments.checkpoint is None else {"checkpoint": arguments.checkpoint}),
     )
     return synthesizer.set_params(accountant=_open_ledger(arguments, synthesizer, rows)), rows
+
+
+def _check_order(arguments, unit, rows, schema, left_out):
+    """Refuse a column that does not order the rows of a unit before the fit is charged."""
+    from .. import Schema
+    from .._parameters import unit_columns
+    from ..data.sources import parquet_chunks
+    from ..generators.units import column_of_order
+
+    first = next(parquet_chunks([arguments.input], left_out)) if callable(rows) or isinstance(rows, Path) else rows
+    kinds = Schema.from_kinds(first, schema)
+    kinds = kinds.select([name for name in kinds.names if name != unit.name])
+    column_of_order(kinds, unit_columns(unit), arguments.order_by)
 
 
 def _point_out_units(rows):

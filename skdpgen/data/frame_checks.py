@@ -10,7 +10,8 @@ from pandas.api.types import infer_dtype
 
 from ..exceptions import InvalidInputError, SchemaError
 from ..tabular import Categorical, Numeric, validate_frame
-from ..tabular._constraints import constraint_texts, read_constraint
+from ..tabular._constraint_forms import read_constraint
+from ..tabular._constraints import constraint_texts
 from ..tabular._construction import Construction, check_equalities, refuse_violations, warn_of_contradictions
 from ..tabular._formats import form_of, type_of_objects
 from ..tabular._frames import declared_family, factorize

@@ -13,7 +13,7 @@ from ..tabular import (
     Schema,
     TableEncoder,
 )
-from ..tabular._construction import Construction
+from ..tabular._construction import Construction, as_recorded, by_presence
 from ..tabular._encoder import one_hot
 from ..tabular._frames import numeric_values
 from ..tabular._identifiers import insert_keys, merge_keys, split_keys
@@ -296,6 +296,7 @@ class FrameCodec:
             # what the model sees, and the table from whose constraints its construction follows
             table = merge_keys(self.construction.table, self.keys)
             whole = {"schema": self.encoder.schema_.to_dict(), "table": table.to_dict()}
+            whole["differences"] = [list(pair) for pair in self.construction.differences]
             if self.construction.constant:
                 whole["constant"] = list(self.construction.constant)
         groups = [[name, groups.to_dict()] for name, groups in self.encoder.groups_.items()]
@@ -330,7 +331,7 @@ class FrameCodec:
             constant = state.get("constant", [])
             if not isinstance(constant, list) or not all(name in table for name in constant):
                 raise ValueError("constant must be a list of columns of the table")
-            construction = Construction.of(table, fixed, constant)
+            construction = Construction.of(table, fixed, constant, _choice(state.get("differences"), table))
             construction.check_seen(encoder.schema_)
         learned = state.get("learned")
         if learned is not None and not (isinstance(learned, list) and all(n in encoder.schema_ for n in learned)):
@@ -342,6 +343,16 @@ class FrameCodec:
         codec = cls(encoder, target, state["y"], state["y_name"], keys, learned, construction, tuple(empty))
         check_size(*codec.class_shape, most=MOST_CLASSES)
         return codec
+
+
+def _choice(differences, table):
+    """Which columns of differences were made, for `Construction.of`; files of earlier versions do not say it."""
+    if differences is None:
+        return by_presence
+    pairs = isinstance(differences, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in differences)
+    if not pairs or not all(name in table for pair in differences for name in pair):
+        raise ValueError("differences must be a list of pairs of columns of the table")
+    return as_recorded(differences)
 
 
 def _level_codes(values, block):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ..tabular._constraints import Combinations, check_keys, known_values, read_constraint
-from ..utils.printing import listed
+from ..tabular._constraint_forms import Combinations, read_constraint
+from ..tabular._constraints import check_keys, known_values
+from ..utils.printing import listed, quoted
 from .components import spread_components
 
 # Times that a row which breaks a constraint is drawn again before an error is raised.
@@ -40,7 +41,9 @@ def read_constraints(texts, schema):
     constraints = [check_keys(read_constraint(text, schema.names), schema) for text in texts]
     for constraint in constraints:
         if isinstance(constraint, Combinations) and constraint.values is None:
-            raise ValueError(f"the constraint {constraint.text!r} is learned by a fit: fit again, or list the values")
+            raise ValueError(
+                f"the constraint {quoted(constraint.text)} is learned by a fit: fit again, or list the values"
+            )
     return constraints
 
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from numbers import Integral
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 
 from ..mechanisms import likeness, size_starts
+from ..tabular import Categorical, Datetime, Numeric
+from ..tabular._frames import numeric_values
+from ..utils.printing import listed, shown
 from .balanced_rows import draw_levels
 from .constraints import draw_kept, joined, keep_constraints, unsatisfied
 from .product_mixture import ProductMixture, TableModel, consistent_marginals, fit_tables
@@ -403,6 +407,48 @@ class _WithLevels:
         """Levels and values."""
         marked = [isinstance(name, str) and name.startswith(self._MARK) for name in frame.columns]
         return frame.loc[:, marked].to_numpy(np.int64), frame.loc[:, np.logical_not(marked)]
+
+
+def column_of_order(schema, constant, name=None):
+    """Return the column by which the rows of a synthetic unit are sorted, or None where they are as drawn.
+
+    `schema`: of the rows. `constant`: names of the columns of units. `name`: of the column; None is the first column of
+    dates that is no column of units.
+    ValueError: the column has no order, or is the same in all rows of a unit.
+    """
+    own = schema.names
+    if name is None:
+        dates = (schema[name] for name in own if name not in constant and isinstance(schema[name], Datetime))
+        return next(dates, None)
+    if not isinstance(name, str | Integral) or name not in own:
+        raise ValueError(f"order_by= names {shown(name)}, which is no column of the rows: {listed(own, 20)}")
+    column = schema[name]
+    if name in constant:
+        raise ValueError(f"order_by= names {name!r}, which is the same in all rows of a unit")
+    if not isinstance(column, Numeric | Datetime) and not getattr(column, "ordered", False):
+        raise ValueError(
+            f"order_by= names {name!r}, whose values have no order: it takes dates, numbers, and categories that are "
+            "declared with ordered=True"
+        )
+    return column
+
+
+def in_order(rows, units, column):
+    """Sort the rows of each unit by a column, missing values last: post-processing of exchangeable rows.
+
+    `rows`: a frame, or (frame, y). `units` (n_rows,): unit of each row, in ascending order. `column`: of a schema.
+    """
+    frame, *y = rows if isinstance(rows, tuple) else (rows,)
+    series = frame[column.name]
+    if isinstance(column, Categorical):
+        ranks = series.cat.codes.to_numpy(dtype=np.float64, copy=True)
+        ranks[ranks < 0] = np.inf
+    else:
+        ranks = numeric_values(series, column)
+    order = np.lexsort([np.where(np.isnan(ranks), np.inf, ranks), units])
+    frame = frame.iloc[order].set_axis(frame.index)
+    y = [part.iloc[order].set_axis(part.index) if hasattr(part, "iloc") else part[order] for part in y]
+    return (frame, *y) if y else frame
 
 
 def with_ids(rows, ids, name):

@@ -20,9 +20,13 @@ from sklearn.metrics import average_precision_score, get_scorer, mean_absolute_e
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
+from ..utils.callers import warn_user
 from ..utils.printing import shown
 from ._column_codes import ColumnCodes, takes_codes, with_codes
 from ._samples import MOST_LEVELS, as_frame, column_kind, each_distinct, to_numbers
+
+# Share of the test rows with one class, above which accuracy says little.
+_MOST_OF_ONE_CLASS = 0.8
 
 
 def protocol_classifiers(random_state=0):
@@ -83,7 +87,8 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
         Histogram gradient boosting takes categories as they are; other estimators get them one-hot.
     scoring : str or callable, default=None
         Scorer of scikit-learn. None gives AUROC and average precision with `positive`, else what the estimator's
-        ``score`` gives: accuracy, or R squared.
+        ``score`` gives: accuracy, or R squared. If over 80 % of the test rows have one class, accuracy says little, and
+        a warning says so.
 
     Returns
     -------
@@ -110,6 +115,8 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
         classifiers = _default_estimator(y_train) if classifiers is None else classifiers
         y_train = np.asarray(y_train)
         tests = {name: (X, np.asarray(y)) for name, (X, y) in tests.items()}
+        if scoring is None and any(map(is_classifier, classifiers.values())):
+            _warn_of_accuracy([y for _, y in tests.values()])
     reports = {name: {} for name in tests}
     if positive is not None and scoring is None and y_train.min() == y_train.max():
         for test, (_, y) in tests.items():
@@ -125,6 +132,18 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
             for test, (X, y) in tests.items():
                 reports[test][name] = score(fitted, encode(X), y)
     return reports if isinstance(real, dict) else reports[""]
+
+
+def _warn_of_accuracy(targets):
+    """Warn that accuracy says little where nearly all test rows have one class."""
+    counts = [pd.Series(y).value_counts(dropna=False) for y in targets]
+    if any(len(found) > 1 and found.iloc[0] > _MOST_OF_ONE_CLASS * found.sum() for found in counts):
+        warn_user(
+            "the score is the accuracy, and most test rows have one class: a model that always predicts this class "
+            "scores almost as high. Give positive=, the rare class, for AUROC and average precision; or scoring=, such "
+            'as "balanced_accuracy"',
+            UserWarning,
+        )
 
 
 def tstr_score(synthetic, real, *, target=None, positive=None, classifiers=None, scoring=None):

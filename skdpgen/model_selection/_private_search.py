@@ -280,13 +280,16 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         run is one of: the fit of a candidate, or the Gaussian release of the score, each record, or each
         unit with all its rows, taking part in one of them.
         """
-        with self._fitting():
+        with self._fitting_noted() as (said, charge):
             self._unit = self._resolve_unit(groups)
             accountant = self._resolve_accountant()
             search, plan = self._prepare(X, y, accountant, groups)
             rows = SearchRows(self.estimator, X, y, groups, self._unit)
+            said.issue()  # in time: where warnings are errors, they cost nothing
             with Reservation(accountant) as reservation:
+                charge.begins(plan)
                 rng = self._charge(accountant, plan, reservation)
+                charge.is_made()
                 search, plan = self._settled(search, plan, rows, rng)
                 best, failure = self._search(search, reservation, rows, rng)
             if failure is not None:

@@ -16,7 +16,7 @@ from .. import __version__
 from .._types import in_words
 from ..accounting import membership_advantage, true_positive_rate
 from ..accounting._card import FILES, remark_on_epsilon, value_of_filter
-from ..utils.printing import one_line
+from ..utils.printing import one_line, without_middle
 from ._page import bullets, details, page, paragraph, section, table
 
 # False positive rate at which the true positive rate is stated.
@@ -24,7 +24,7 @@ FALSE_POSITIVES = 0.01
 # Columns that a sentence names, and values of a column's fact that the page shows.
 _NAMED, _SHOWN = 12, 50
 # Characters of an assumption from which its middle is left out, such as the pairs of a mapping; and those at its ends.
-_LONG, _FIRST, _LAST = 1_000, 300, 60
+_LONG, _ENDS = 1_000, 360
 _RELEASES = ["label", "release", "mechanism", "noise_multiplier", "sampling_rate", "count", "share", "status"]
 
 
@@ -363,10 +363,7 @@ def _assumption(text, card) -> str:
 
 def shortened(text: str) -> str:
     """A text without the middle of a very long one, such as a constraint with a mapping of thousands of values."""
-    if len(text) <= _LONG:
-        return text
-    more = len(text) - _FIRST - _LAST
-    return f"{text[:_FIRST]} ... [{more:,} more characters, which the card has] ... {text[-_LAST:]}"
+    return text if len(text) <= _LONG else without_middle(text, _ENDS, "more characters, which the card has")
 
 
 def _declared(fact, card) -> str:

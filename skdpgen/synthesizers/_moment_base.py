@@ -83,7 +83,9 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         """Return the mean of `score_samples` (higher is better): private, and not to be published."""
         return float(np.mean(self.score_samples(X, y)))
 
-    def sample(self, n_samples=None, *, y=None, class_ratio=None, given=None, units=None, random_state=None):
+    def sample(
+        self, n_samples=None, *, y=None, class_ratio=None, given=None, units=None, order_by=None, random_state=None
+    ):
         """Draw synthetic rows: post-processing, which charges nothing.
 
         Parameters
@@ -107,6 +109,10 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
             identifiers of real units. The `columns` of the PrivacyUnit are constant within a unit, and its rows are
             alike in the `shared` ones; else they are independent. `given` may name `columns` alone. For fits of
             DataFrames with `unit`.
+        order_by : column name, default=None
+            Column of dates, numbers or ordered categories by which the rows of each synthetic unit are sorted, missing
+            values last. None: the first column of dates that is not among the `columns` of the PrivacyUnit. For
+            `units`.
         random_state : int, RandomState, Generator or None, default=None
             Seed of the draw. None: the next values of the estimator's stream, so that two calls differ; an integer
             gives the same rows in each call.
@@ -123,11 +129,19 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         """
         return join_chunks(
             self.sample_chunks(
-                n_samples, y=y, class_ratio=class_ratio, given=given, units=units, random_state=random_state
+                n_samples,
+                y=y,
+                class_ratio=class_ratio,
+                given=given,
+                units=units,
+                order_by=order_by,
+                random_state=random_state,
             )
         )
 
-    def sample_chunks(self, n_samples=None, *, y=None, class_ratio=None, given=None, units=None, random_state=None):
+    def sample_chunks(
+        self, n_samples=None, *, y=None, class_ratio=None, given=None, units=None, order_by=None, random_state=None
+    ):
         """Draw synthetic rows in chunks, when they do not fit into memory: charges nothing.
 
         Joined, the chunks are what `sample` with these arguments returns, row for row. Each has at most 100,000 rows,
@@ -136,7 +150,7 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
 
         Parameters
         ----------
-        n_samples, y, class_ratio, given, units, random_state
+        n_samples, y, class_ratio, given, units, order_by, random_state
             As in `sample`. With None as `random_state` the stream advances as chunks are taken.
 
         Yields
@@ -146,11 +160,15 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         """
         check_is_fitted(self)
         if units is None:
+            if order_by is not None:
+                raise ValueError(
+                    "order_by= sorts the rows of each synthetic unit: give units= with it, or leave it out"
+                )
             return self._chunks(n_samples, y, class_ratio, random_state, given)
         others = {"n_samples": n_samples, "y": y, "class_ratio": class_ratio}
         if named := [f"{name}=" for name, value in others.items() if value is not None]:
             raise ValueError(f"units= is given without {', '.join(named)}: units have rows of all kinds")
-        return each_in_usual_numerics(self._unit_chunks(units, random_state, self._rows_at_once, given))
+        return each_in_usual_numerics(self._unit_chunks(units, random_state, self._rows_at_once, given, order_by))
 
 
 def _missing_for_target(rows, model):

@@ -12,7 +12,7 @@ from .._parameters import unit_columns
 from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError
 from ..generators.conditioning import conditions_on_units
-from ..generators.units import UnitModel, UnitSampler, fit_shared, fit_units, with_ids
+from ..generators.units import UnitModel, UnitSampler, column_of_order, fit_shared, fit_units, in_order, with_ids
 from ..mechanisms import add_gaussian, unit_plan, unpack_one_hot_moments
 from ..tabular._identifiers import with_keys
 from ..utils.callers import warn_user
@@ -145,7 +145,7 @@ class SyntheticUnitsMixin:
             units.size_shares, index=pd.Index(units.starts, name="rows"), name="share of units"
         )
 
-    def _unit_chunks(self, units, random_state, rows_at_once, given=None):
+    def _unit_chunks(self, units, random_state, rows_at_once, given=None, order_by=None):
         """Yield chunks of the rows of whole synthetic units, with their identifiers as the first column."""
         model = self.model_
         if getattr(model, "units", None) is None:
@@ -156,10 +156,15 @@ class SyntheticUnitsMixin:
         if isinstance(units, bool) or not isinstance(units, Integral) or not 1 <= units < _MOST_UNITS:
             raise ValueError(f"units must be a whole number from 1 to {_MOST_UNITS - 1:,}; got {shown(units)}")
         conditions = [] if given is None else conditions_on_units(model, given)
+        rows_schema = model.codec.drawn_schema
+        if model.codec.y != "none":  # a separate y is no column of the rows
+            rows_schema = rows_schema.select(rows_schema.names[:-1])
+        column = column_of_order(rows_schema, model.units.columns, order_by)
         sampler = UnitSampler(model, [*self._drawn_again(), *conditions])
         rng, n_rows = self._sampler(random_state), 0
         step = max(1, int(rows_at_once / model.units.mean_size))
         for start in range(0, units, step):
             rows, own = sampler.sample(min(step, units - start), rng)
+            rows = rows if column is None else in_order(rows, own, column)
             yield with_ids(with_keys(rows, model.codec.keys, n_rows, own), start + own, model.units.name)
             n_rows += len(own)

@@ -11,15 +11,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ..exceptions import SchemaError
-from ._columns import ISO_DATE, Boolean, Categorical, Datetime, Identifier, Numeric, output_dtype, rounded_to
-from ._formats import form_of, from_form, time_zone, type_of_objects
+from ..utils.printing import quoted
+from ._columns import ISO_DATE, Boolean, Categorical, Datetime, Identifier, Numeric, output_dtype
+from ._formats import from_form, time_zone, type_of_objects
 from ._frames import numeric_bounds, restore
 
 # Length of one constraint: it may come from a file, and brackets are parsed by recursion. A mapping of single values
 # has no brackets inside, and may be a long public list.
 _MOST_CHARACTERS, _MOST_OF_MAPPING = 10_000, 200_000
-_VALUE = r"""(?:'[^'\\]*'|"[^"\\]*"|-?\d[\d.]*|True|False)"""
+_VALUE = r"""(?:'[^'\\]*'|"[^"\\]*"|-?\d[\d.]*|True|False|None)"""
 _ENTRY = rf"{_VALUE}\s*:\s*{_VALUE}\s*"
 # Each text has one reading, so that the search for it takes time in proportion to its length.
 _MAPPING = re.compile(rf"[^{{}}]{{0,500}}\{{\s*{_ENTRY}(?:,\s*{_ENTRY})*(?:,\s*)?\}}[^{{}}]{{0,500}}")
@@ -45,9 +45,9 @@ _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 # everywhere.
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 # What comparisons raise. The texts of these errors may hold values of the rows.
-_DIFFERENT_KINDS = (TypeError, ValueError, OverflowError)
-_NOT_COMPARED = (
-    "the constraint {text!r} compares values of different kinds in the rows, or its dates leave the range of dates"
+DIFFERENT_KINDS = (TypeError, ValueError, OverflowError)
+NOT_COMPARED = (
+    "the constraint {text} compares values of different kinds in the rows, or its dates leave the range of dates"
 )
 _QUOTED = re.compile(r"`([^`]+)`")
 _IF = re.compile(r"if\b")
@@ -59,12 +59,7 @@ _WRITTEN = (
 )
 
 
-# Comparisons that hold where others do not.
-_OPPOSITE = {ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt}
-_OPPOSITE |= {ast.In: ast.NotIn, ast.NotIn: ast.In}
-
-
-class _Text:
+class ConstraintText:
     """The text of a constraint, the columns that it may name, and its syntax tree."""
 
     def __init__(self, text, names):
@@ -87,7 +82,7 @@ class _Text:
                 self._tree = ast.parse(source, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # null characters, endless brackets
             how = _WRITTEN[_IF.match(source) is not None]
-            raise ValueError(f"the constraint {text!r} cannot be read: {how}") from None
+            raise ValueError(f"the constraint {quoted(text)} cannot be read: {how}") from None
 
     def _placeholder(self, match):
         name = f"_quoted_{len(self._quoted)}"
@@ -97,12 +92,14 @@ class _Text:
     def _column(self, node):
         name = self._quoted.get(node.id, node.id)
         if name not in self._names:
-            raise ValueError(f"the constraint {self.text!r} names {name!r}, which is no column of the table")
+            raise ValueError(
+                f"the constraint {quoted(self.text)} names {quoted(name)}, which is no column of the table"
+            )
         return self._names[name]
 
     def _name(self, node):
         if not isinstance(node, ast.Name):
-            raise ValueError(f"the constraint {self.text!r} has something else where a column must stand")
+            raise ValueError(f"the constraint {quoted(self.text)} has something else where a column must stand")
         return self._column(node)
 
     def _literal(self, node):
@@ -111,14 +108,14 @@ class _Text:
         if _is_minus(node):
             node, sign = node.operand, -1
         known = isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | bool | None)
-        if not known or (sign < 0 and not _is_number(node.value)):
-            raise ValueError(f"the constraint {self.text!r}: values must be numbers, text, True, False or None")
+        if not known or (sign < 0 and not is_number(node.value)):
+            raise ValueError(f"the constraint {quoted(self.text)}: values must be numbers, text, True, False or None")
         if node.value is not None and _beyond_floats(node.value):
-            raise ValueError(f"the constraint {self.text!r}: numbers must be finite, and no larger than floats")
+            raise ValueError(f"the constraint {quoted(self.text)}: numbers must be finite, and no larger than floats")
         return node.value if sign > 0 else -node.value
 
 
-class RowConstraint(_Text):
+class RowConstraint(ConstraintText):
     """A condition on the columns of a row, such as ``"age >= 16 or job == 'none'"``.
 
     Parameters
@@ -161,32 +158,38 @@ class RowConstraint(_Text):
                 self._check_call(part)
         for part in ast.walk(node):
             if not isinstance(part, allowed):
-                raise ValueError(f"the constraint {self.text!r} is no comparison of columns and values")
+                raise ValueError(f"the constraint {quoted(self.text)} is no comparison of columns and values")
             if isinstance(part, ast.Constant) and not isinstance(part.value, str | int | float | bool):
-                raise ValueError(f"the constraint {self.text!r}: values must be numbers, text, True or False")
+                raise ValueError(f"the constraint {quoted(self.text)}: values must be numbers, text, True or False")
             if isinstance(part, ast.Constant) and _beyond_floats(part.value):
-                raise ValueError(f"the constraint {self.text!r}: numbers must be finite, and no larger than floats")
+                raise ValueError(
+                    f"the constraint {quoted(self.text)}: numbers must be finite, and no larger than floats"
+                )
             if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Pow) and not _is_exponent(part.right):
-                raise ValueError(f"the constraint {self.text!r}: an exponent must be 2, 3 or 4, as in `height ** 2`")
+                raise ValueError(
+                    f"the constraint {quoted(self.text)}: an exponent must be 2, 3 or 4, as in `height ** 2`"
+                )
             if isinstance(part, ast.BinOp) and (_is_call(part.left) or _is_call(part.right)):
-                raise ValueError(f"the constraint {self.text!r}: weekday() and hour() take no part in sums")
+                raise ValueError(f"the constraint {quoted(self.text)}: weekday() and hour() take no part in sums")
             if isinstance(part, ast.Compare):
                 self._check_compared_calls(part)
                 for op, right in zip(part.ops, part.comparators):
                     if isinstance(op, ast.In | ast.NotIn) != isinstance(right, ast.List | ast.Tuple):
-                        raise ValueError(f"the constraint {self.text!r}: `in` goes with a list, such as `a in [1, 2]`")
+                        raise ValueError(
+                            f"the constraint {quoted(self.text)}: `in` goes with a list, such as `a in [1, 2]`"
+                        )
         self.columns_in(node)
         options = [right for part in ast.walk(node) if isinstance(part, ast.Compare) for right in part.comparators]
         if any(isinstance(part, ast.List | ast.Tuple) and part not in options for part in ast.walk(node)):
-            raise ValueError(f"the constraint {self.text!r}: a list goes with `in` alone, such as `a in [1, 2]`")
+            raise ValueError(f"the constraint {quoted(self.text)}: a list goes with `in` alone, such as `a in [1, 2]`")
         if not isinstance(node, ast.BoolOp | ast.Compare | ast.Name | ast.UnaryOp) or _is_minus(node):
-            raise ValueError(f"the constraint {self.text!r} is no condition: compare it with something")
+            raise ValueError(f"the constraint {quoted(self.text)} is no condition: compare it with something")
 
     def _check_call(self, node):
         named = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
         if not named or node.keywords or len(node.args) != 1 or not isinstance(node.args[0], ast.Name):
             raise ValueError(
-                f"the constraint {self.text!r} is no comparison of columns and values: the only functions are "
+                f"the constraint {quoted(self.text)} is no comparison of columns and values: the only functions are "
                 "weekday(COLUMN) and hour(COLUMN), of a column of dates"
             )
 
@@ -198,16 +201,21 @@ class RowConstraint(_Text):
             values = [side.value for side in rest if isinstance(side, ast.Constant)]
             if any(_is_call(side, "hour") for side in sides):
                 # a column beside it would need an equality that draws of rows hardly satisfy
-                if len(rest) == len(sides) - 1 == len(values) and all(map(_is_number, values)):
+                if len(rest) == len(sides) - 1 == len(values) and all(map(is_number, values)):
                     continue
-                raise ValueError(f"the constraint {self.text!r}: compare hour() with whole numbers from 0 to 23")
+                beside = any(isinstance(side, ast.Name) for side in rest)
+                raise ValueError(
+                    f"the constraint {quoted(self.text)}: compare hour() with whole numbers from 0 to 23"
+                    + "; leave a column of the hour out of the fit, and compute it from the dates of a sample" * beside
+                )
             if len(rest) == len(sides):
                 continue
             if isinstance(op, _ORDER):
-                raise ValueError(f"the constraint {self.text!r}: compare days of the week by ==, != or `in`")
+                raise ValueError(f"the constraint {quoted(self.text)}: compare days of the week by ==, != or `in`")
             if unknown := [value for value in values if value not in _WEEKDAYS]:
                 raise ValueError(
-                    f"the constraint {self.text!r}: {unknown[0]!r} is no day of the week: write {', '.join(_WEEKDAYS)}"
+                    f"the constraint {quoted(self.text)}: {quoted(unknown[0])} is no day of the week: write "
+                    f"{', '.join(_WEEKDAYS)}"
                 )
 
     @property
@@ -243,19 +251,23 @@ class RowConstraint(_Text):
         for part in filter(_is_call, ast.walk(self._tree)):
             column = schema[self._column(part.args[0])]
             if not isinstance(column, Datetime):
-                raise ValueError(f"the constraint {self.text!r}: {column.name!r} is no column of dates")
+                raise ValueError(f"the constraint {quoted(self.text)}: {column.name!r} is no column of dates")
             if _is_call(part, "hour") and column.resolution == "D":
-                raise ValueError(f"the constraint {self.text!r}: {column.name!r} is a column of days, without hours")
+                raise ValueError(
+                    f"the constraint {quoted(self.text)}: {column.name!r} is a column of days, without hours"
+                )
         self._check_truths(self._tree, schema)
         self._check_week(schema)
         try:
             kept = self._holds(_dummy_rows(schema, ("a", "b")))
-        except _DIFFERENT_KINDS:  # undeclared categories may be numbers
+        except DIFFERENT_KINDS:  # undeclared categories may be numbers
             try:
                 kept = self._holds(_dummy_rows(schema, (0, 1)))
-            except _DIFFERENT_KINDS as error:
+            except DIFFERENT_KINDS as error:
                 why = self._of_time_zones(schema) or error
-                raise ValueError(f"the constraint {self.text!r} compares values of different kinds ({why})") from error
+                raise ValueError(
+                    f"the constraint {quoted(self.text)} compares values of different kinds ({why})"
+                ) from error
         for part in ast.walk(self._tree):
             if isinstance(part, ast.Compare):
                 self._check_categories(part, schema)
@@ -267,7 +279,7 @@ class RowConstraint(_Text):
             column = schema[self._column(names[0])] if simple else None
             if isinstance(column, Numeric | Datetime) and column.complete and not kept.any():
                 raise ValueError(
-                    f"the constraint {self.text!r} holds for no value within the bounds of {column.name!r}"
+                    f"the constraint {quoted(self.text)} holds for no value within the bounds of {column.name!r}"
                 )
         return self
 
@@ -294,8 +306,8 @@ class RowConstraint(_Text):
             column = schema[self._column(node)] if isinstance(node, ast.Name) else None
             if column is None or not _may_be_truth(column):
                 raise ValueError(
-                    f"the constraint {self.text!r} compares values of different kinds: write a comparison where it has "
-                    "numbers or dates alone, as in `a > 0`"
+                    f"the constraint {quoted(self.text)} compares values of different kinds: write a comparison where "
+                    "it has numbers or dates alone, as in `a > 0`"
                 )
 
     def _check_week(self, schema):
@@ -310,7 +322,7 @@ class RowConstraint(_Text):
             last = min(last, first + pd.Timedelta(days=7))
         moments = pd.date_range(first, last, freq=step).union([pd.Timestamp(last)])
         if not self._holds(pd.DataFrame({name: moments})).any():
-            raise ValueError(f"the constraint {self.text!r} holds for no day of the week and hour")
+            raise ValueError(f"the constraint {quoted(self.text)} holds for no day of the week and hour")
 
     def _check_categories(self, compared, schema):
         for op, left, right in zip(compared.ops, [compared.left, *compared.comparators], compared.comparators):
@@ -327,14 +339,15 @@ class RowConstraint(_Text):
                     continue
                 if absent := [value for value in values if value not in column.values]:
                     raise ValueError(
-                        f"the constraint {self.text!r} names {absent[0]!r}, which is no category of {column.name!r}"
+                        f"the constraint {quoted(self.text)} names {quoted(absent[0])}, which is no category of "
+                        f"{column.name!r}"
                     )
 
     def _check_column_of_days(self, column):
         """Refuse a column beside weekday(...) that cannot have the names of days."""
         if not isinstance(column, Categorical) or (column.values is not None and not {*column.values} & {*_WEEKDAYS}):
             raise ValueError(
-                f"the constraint {self.text!r}: {column.name!r} must be a column of categories "
+                f"the constraint {quoted(self.text)}: {column.name!r} must be a column of categories "
                 f"{', '.join(_WEEKDAYS)}, or such of them as occur"
             )
 
@@ -346,8 +359,8 @@ class RowConstraint(_Text):
         """
         try:
             return self._holds(frame, undecided)
-        except _DIFFERENT_KINDS:
-            raise ValueError(_NOT_COMPARED.format(text=self.text)) from None
+        except DIFFERENT_KINDS:
+            raise ValueError(NOT_COMPARED.format(text=quoted(self.text))) from None
 
     def _holds(self, frame, undecided=True):
         with np.errstate(all="ignore"):
@@ -389,8 +402,8 @@ class RowConstraint(_Text):
             b = self._value(right, frame)
             if _all_absent(b):
                 return _open(b)
-            a, b = _comparable(a, b)
-            found, absent = _COMPARE[type(op)](a, b), _absent(a) | _absent(b)
+            a, b = comparable(a, b)
+            found, absent = _COMPARE[type(op)](a, b), absent_in(a) | absent_in(b)
             if not isinstance(found, pd.Series):
                 return pd.Series(bool(found), index=frame.index, dtype="boolean")
         return found.astype("boolean").mask(absent)
@@ -497,7 +510,7 @@ def _beyond_floats(value):
         return True
 
 
-def _is_number(value):
+def is_number(value):
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -505,7 +518,7 @@ def _is_minus(node):
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
 
 
-def _absent(value):
+def absent_in(value):
     return value.isna() if isinstance(value, pd.Series) else False
 
 
@@ -555,12 +568,12 @@ def _of_dtype(categories, column):
     return [0, 1] if pd.api.types.is_numeric_dtype(dtype) else ["a", "b"]
 
 
-def _comparable(a, b):
+def comparable(a, b):
     """Categories as plain values, text beside a date as a date, a number beside a time span as days."""
     if isinstance(b, pd.Series) and not isinstance(a, pd.Series):
-        b, a = _comparable(b, a)
+        b, a = comparable(b, a)
         return a, b
-    a, b = _plain_categories(a), _plain_categories(b)
+    a, b = plain_categories(a), plain_categories(b)
     b = _beside_dates(b, a)
     if isinstance(a, pd.Series) and a.dtype.kind == "m":
         b = _days(b, beside=a)
@@ -593,229 +606,10 @@ def _plain_objects(series):
     return series if numbers is None else pd.Series(numbers, index=series.index)
 
 
-def _plain_categories(values):
+def plain_categories(values):
     if isinstance(values, pd.Series) and isinstance(values.dtype, pd.CategoricalDtype):
         return values.astype(values.cat.categories.dtype if len(values.cat.categories) else object)
     return values
-
-
-# ---- forms that are more than a condition ---------------------------------------------------------------------------
-class Combinations(_Text):
-    """Values that occur together: ``"combinations(state, city)"``, ``"determines(area, density)"``, or with a list.
-
-    The list is declared as in ``"(state, city) in [('TX', 'Dallas'), ('NY', 'Albany')]"``; without it the combinations
-    are learned. With "determines" the first column has one combination of the others for each of its values.
-    """
-
-    def __init__(self, text, names):
-        super().__init__(text, names)
-        node, self.values, self.is_function = self._tree, None, False
-        if isinstance(node, ast.Call):
-            self.is_function = node.func.id == "determines"
-            if node.keywords:
-                raise ValueError(f"the constraint {text!r}: {node.func.id}() takes columns alone")
-            parts = node.args
-        else:
-            parts = node.left.elts
-            self.values = tuple(dict.fromkeys(map(self._tuple, node.comparators[0].elts)))
-        self.columns = tuple(self._name(part) for part in parts)
-        if len(self.columns) < 2 or len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"the constraint {text!r} must name two columns or more, each once")
-        if self.values is not None and (not self.values or {len(v) for v in self.values} != {len(self.columns)}):
-            raise ValueError(f"the constraint {text!r}: each combination must have {len(self.columns)} values")
-
-    def _tuple(self, node):
-        if not isinstance(node, ast.Tuple | ast.List):
-            raise ValueError(f"the constraint {self.text!r}: a combination must be a tuple, such as ('TX', 'Dallas')")
-        return tuple(self._literal(part) for part in node.elts)
-
-    @staticmethod
-    def _matches(node):
-        if isinstance(node, ast.Call):
-            return isinstance(node.func, ast.Name) and node.func.id in ("combinations", "determines")
-        if not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Tuple) and len(node.ops) == 1):
-            return False
-        return isinstance(node.ops[0], ast.In) and isinstance(node.comparators[0], ast.List | ast.Tuple)
-
-    def check(self, schema):
-        """Refuse columns of dates, and values that a column cannot have; ValueError."""
-        for at, name in enumerate(self.columns):
-            column = schema[name]
-            if isinstance(column, Datetime) or _has_form(column):
-                raise ValueError(f"the constraint {self.text!r}: {name!r} ({column.dtype}) cannot be in a combination")
-            for value in dict.fromkeys(row[at] for row in self.values or ()):
-                check_value(value, column, self.text)
-        return self
-
-    def holds(self, frame):
-        """Return which rows have a combination of the list, or a missing value; all, where there is no list."""
-        if self.values is None:
-            return np.ones(len(frame), dtype=bool)
-        parts = frame[list(self.columns)].astype(object)
-        return pd.MultiIndex.from_frame(parts).isin(self.values) | parts.isna().any(axis=1).to_numpy()
-
-
-class Lookup(_Text):
-    """A column that follows from another by a declared mapping: ``"density == {'A': 3.2, 'B': 0.5}[area]"``."""
-
-    def __init__(self, text, names):
-        super().__init__(text, names)
-        sides = [self._tree.left, self._tree.comparators[0]]
-        looked, other = sides if _is_lookup(sides[0]) else reversed(sides)
-        self.dependent, self.key = self._name(other), self._name(looked.slice)
-        if None in looked.value.keys or not looked.value.keys or self.dependent == self.key:
-            raise ValueError(f"the constraint {text!r} must map the values of another column, and at least one")
-        self.table = {self._literal(k): self._literal(v) for k, v in zip(looked.value.keys, looked.value.values)}
-        if len(self.table) < len(looked.value.keys):
-            raise ValueError(f"the constraint {text!r} maps a value twice")
-        if None in self.table:
-            raise ValueError(f"the constraint {text!r}: None (missing) has no place among the values of {self.key!r}")
-        self.columns = (self.key, self.dependent)
-
-    @staticmethod
-    def _matches(node):
-        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq):
-            return False
-        return _is_lookup(node.left) != _is_lookup(node.comparators[0])
-
-    def check(self, schema):
-        """Refuse columns of dates, values that a column cannot have, and a mapping with gaps; ValueError."""
-        key, dependent = schema[self.key], schema[self.dependent]
-        for column in (key, dependent):
-            if isinstance(column, Datetime) or _has_form(column):
-                raise ValueError(
-                    f"the constraint {self.text!r}: a mapping takes categories and numbers, and {column.name!r} is "
-                    f"{column.dtype}"
-                )
-        for column, wanted in ((key, self.table), (dependent, dict.fromkeys(self.table.values()))):
-            known = set(getattr(column, "values", None) or ())
-            for value in wanted:
-                if value is None or value not in known:
-                    check_value(value, column, self.text)
-        if absent := [value for value in getattr(key, "values", None) or () if value not in self.table]:
-            raise ValueError(f"the constraint {self.text!r} maps no value {absent[0]!r}, a category of {self.key!r}")
-        return self
-
-    def holds(self, frame):
-        """Return which rows have the value of the mapping; a missing value leaves it open, and the row holds it."""
-        return _equal(_plain_categories(frame[self.key]).map(self.table), frame[self.dependent], self.text)
-
-
-class Conditional(_Text):
-    """What holds where a condition does: ``"if deceased == 'yes': readmitted == 'NO' and left is None"``.
-
-    A condition that a missing value leaves open does not hold. None stands for a missing value.
-    """
-
-    def __init__(self, text, names):
-        super().__init__(text, names)
-        node = self._tree
-        if node.orelse or len(node.body) != 1 or not isinstance(node.body[0], ast.Expr):
-            raise ValueError(f"the constraint {text!r} must be: if CONDITION: COLUMN == VALUE")
-        self.condition = RowConstraint.within(self, node.test)
-        then = node.body[0].value
-        parts = then.values if isinstance(then, ast.BoolOp) and isinstance(then.op, ast.And) else [then]
-        self.values = dict(map(self._assigned, parts))
-        self.columns = (*self.condition.columns, *self.values)
-        if len(self.values) < len(parts) or set(self.values) & set(self.condition.columns):
-            raise ValueError(f"the constraint {text!r} must name each column on one side, and once after the colon")
-
-    def _assigned(self, node):
-        if not isinstance(node, ast.Compare) or len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.Is):
-            raise ValueError(
-                f"the constraint {self.text!r}: after the colon stands COLUMN == VALUE, or COLUMN is None"
-                f"{self._with_or()}"
-            )
-        return self._name(node.left), self._literal(node.comparators[0])
-
-    def _with_or(self):
-        """How the same is written without a colon, where it can be."""
-        test, then = self._tree.test, self._tree.body[0].value
-        if not isinstance(then, ast.Compare | ast.BoolOp):
-            return ""
-        single = isinstance(test, ast.Compare) and len(test.ops) == 1
-        if single and (opposite := _OPPOSITE.get(type(test.ops[0]))):
-            test = ast.Compare(test.left, [opposite()], test.comparators)
-        else:
-            test = ast.UnaryOp(ast.Not(), test)
-        text = ast.unparse(ast.BoolOp(ast.Or(), [test, then]))
-        for place, name in self._quoted.items():
-            text = text.replace(place, f"`{name}`")
-        try:
-            RowConstraint(text, self._names.values())
-        except ValueError:
-            return ""
-        return f". Any other condition is written without a colon: {text}"
-
-    @staticmethod
-    def _matches(node):
-        return isinstance(node, ast.If)
-
-    def check(self, schema):
-        """Refuse what the condition or a value cannot be; ValueError."""
-        self.condition.check(schema)
-        for name, value in self.values.items():
-            check_value(value, schema[name], self.text)
-        return self
-
-    def where(self, frame):
-        """Return in which rows the condition holds, bool array."""
-        return self.condition.holds(frame, undecided=False)
-
-    def holds(self, frame):
-        """Return which rows have the values where the condition holds; a missing value holds any."""
-        kept = np.ones(len(frame), dtype=bool)
-        for name, value in self.values.items():
-            series = frame[name]
-            kept &= series.isna().to_numpy() if value is None else _equal(series, value, self.text)
-        return kept | ~self.where(frame)
-
-
-def _equal(one, other, text):
-    """Which values are equal, as far as they are known."""
-    try:
-        a, b = _comparable(one, other)
-        found = (a == b).astype("boolean").mask(_absent(a) | _absent(b))
-    except _DIFFERENT_KINDS:
-        raise ValueError(_NOT_COMPARED.format(text=text)) from None
-    return found.fillna(True).to_numpy(dtype=bool)
-
-
-def _has_form(column):
-    return isinstance(column, Numeric) and form_of(column.dtype) is not None
-
-
-def _is_lookup(node):
-    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Dict)
-
-
-def check_value(value, column, text):
-    """Raise ValueError for a value that a column cannot have by its schema."""
-    name = column.name
-    if value is None:
-        if not column.missing:
-            raise ValueError(f"the constraint {text!r}: {name!r} may not be missing: declare missing=True")
-        return
-    if isinstance(column, Numeric):
-        low, high = column.bounds or (-math.inf, math.inf)
-        if form_of(column.dtype) in ("span", "time"):
-            raise ValueError(f"the constraint {text!r}: {name!r} ({column.dtype}) can be set to None alone")
-        whole = _is_number(value) and (not column.integer or value == math.floor(value))
-        whole = whole and (column.step is None or value == rounded_to(value, column.step))
-        if not whole or not low <= value <= high:
-            raise ValueError(f"the constraint {text!r}: {value!r} is no value that the number {name!r} can have")
-    elif isinstance(column, Datetime):
-        try:
-            replace(column, bounds=(value, "9999-12-31") if "[ns" not in column.dtype else (value, "2262-04-11"))
-        except SchemaError:
-            raise ValueError(f"the constraint {text!r}: {value!r} is no date that {name!r} can have") from None
-    elif column.values is not None and value not in column.values:
-        raise ValueError(f"the constraint {text!r} names {value!r}, which is no category of {name!r}")
-    elif column.values is None:
-        try:
-            replace(column, categories=(value,))
-        except SchemaError as error:
-            raise ValueError(f"the constraint {text!r}: {error}") from None
 
 
 def known_values(frame, schema):
@@ -841,17 +635,7 @@ def check_keys(constraint, schema):
     for name in constraint.columns:
         if isinstance(schema[name], Identifier):
             raise ValueError(
-                f"the constraint {constraint.text!r} names {name!r}, an identifier: its keys are made anew in each "
-                "sample and say nothing of a row; leave it out of constraints"
+                f"the constraint {quoted(constraint.text)} names {name!r}, an identifier: its keys are made anew in "
+                "each sample and say nothing of a row; leave it out of constraints"
             )
     return constraint
-
-
-def read_constraint(text, names):
-    """Return the constraint that a text states: a `RowConstraint`, or one of the forms that are more than a condition.
-
-    ValueError if the text is none, or names a column that is not among `names`.
-    """
-    tree = _Text(text, names)._tree
-    form = next((form for form in (Conditional, Combinations, Lookup) if form._matches(tree)), RowConstraint)
-    return form(text, names)

@@ -17,8 +17,10 @@ import pandas as pd
 
 from ..exceptions import SchemaError
 from ..utils.callers import warn_user
+from ..utils.printing import quoted
 from ._columns import Boolean, Categorical, Datetime, Numeric, output_dtype, unit_microseconds
-from ._constraints import Combinations, Conditional, Lookup, RowConstraint, read_constraint
+from ._constraint_forms import Combinations, Conditional, Lookup, read_constraint
+from ._constraints import RowConstraint
 from ._construction_steps import (
     Computed,
     Gap,
@@ -43,7 +45,10 @@ _MOST_REPEATING = 10_000
 _TRIAL_ROWS = 20_000
 # Share of such rows below which two equalities contradict each other, and the bound of numbers without declared ones.
 _LEAST_SATISFIED, _TRIAL_BOUND = 1e-3, 100.0
-_VIOLATED = 'rows violate the constraint {text!r}, and on_invalid="raise" refuses them: correct the rows, or {other}'
+# Declared bounds that are wider than others by more than this factor; share of the pairs of two grids of so many values
+# within their bounds below which few rows at random violate an order.
+_MUCH_WIDER, _FEW, _GRID = 2.0, 0.2, 201
+_VIOLATED = 'rows violate the constraint {text}, and on_invalid="raise" refuses them: correct the rows, or {other}'
 # Largest exponent of a column that is constructed: powers of powers, such as `((a ** 4) ** 4) ** 4`, have any.
 _MOST_EXPONENT = 64
 # Comparisons, and what each is from the other side.
@@ -68,15 +73,16 @@ class Construction:
     constant: tuple = ()
 
     @classmethod
-    def of(cls, schema, fixed=(), constant=()):
+    def of(cls, schema, fixed=(), constant=(), choose=None):
         """Return the construction of a schema with constraints.
 
         `fixed`: targets, on which a model is conditional: they are not constructed.
         `constant`: that are constant within a unit of several rows: each of them is constructed from others of them, or
             not.
+        `choose`: which column of a difference is made: see `by_bounds`, which is the default.
         Raises ValueError: a constraint contradicts the schema, or cannot be satisfied.
         """
-        steps, left, made, kept = [], [], [], _Kept(tuple(fixed), tuple(constant))
+        steps, left, made, kept = [], [], [], _Kept(tuple(fixed), tuple(constant), choose or by_bounds)
         for text in schema.constraints:
             constraint = read_constraint(text, schema.names).check(schema)
             before = steps
@@ -85,12 +91,17 @@ class Construction:
                 made.append(text)
             if not whole:
                 if isinstance(constraint, Combinations) and constraint.values is None:
-                    raise SchemaError(f"the constraint {text!r} names {_not_merged(constraint, steps, kept)}")
+                    raise SchemaError(f"the constraint {quoted(text)} names {_not_merged(constraint, steps, kept)}")
                 left.append(text)
         steps = [_knowing(step, steps) for step in _in_order(steps)]
         table, limits = _narrowed(_with_facts(schema, steps), steps)
         _check_together(table)
         return cls(table, tuple(steps), limits, tuple(made), tuple(left), kept.constant)
+
+    @property
+    def differences(self):
+        """Of each difference the name of the column that is made, and that of the other: a tuple of pairs."""
+        return tuple((step.made, step.base) for step in self.steps if isinstance(step, Gap))
 
     @property
     def changed(self):
@@ -196,7 +207,7 @@ class Construction:
         if on_invalid == "raise":
             for step in self.steps:
                 if step.violated(outer, self.table).any():
-                    raise SchemaError(_VIOLATED.format(text=step.text, other='clip them by on_invalid="clip"'))
+                    raise SchemaError(_VIOLATED.format(text=quoted(step.text), other='clip them by on_invalid="clip"'))
         for step in self.steps:
             if isinstance(step, Overwritten):
                 step.overwrite(outer, self.table)
@@ -255,6 +266,7 @@ class _Kept:
 
     fixed: tuple
     constant: tuple
+    choose: object  # which column of a difference is made: see `by_bounds`
 
     def allows(self, step):
         made = [name in self.constant for name in step.outputs]
@@ -332,8 +344,8 @@ def check_equalities(construction):
     for step in construction.steps:
         if isinstance(step, Computed) and step.misses_bounds(schema):
             raise SchemaError(
-                f"the constraint {step.text!r} gives no value within the declared bounds of {step.column!r}: change "
-                "the constraint, or declare other bounds; nothing was charged"
+                f"the constraint {quoted(step.text)} gives no value within the declared bounds of {step.column!r}: "
+                "change the constraint, or declare other bounds; nothing was charged"
             )
     for text in construction.left:
         constraint = read_constraint(text, schema.names)
@@ -346,13 +358,14 @@ def check_equalities(construction):
             made = [s for s in construction.steps if isinstance(s, Computed) and {s.column, *s.weights} == names]
             if any(_is_violated_by(step, RowConstraint.within(constraint, part), schema) for step in made):
                 raise SchemaError(
-                    f"hardly any row that {made[0].text!r} constructs satisfies the constraint {text!r} too: leave one "
-                    "of them out; nothing was charged"
+                    f"hardly any row that {quoted(made[0].text)} constructs satisfies the constraint {quoted(text)} "
+                    "too: leave one of them out; nothing was charged"
                 )
             beside = constraint.columns_beside_functions(part)  # dates have few days of the week
             if not made and any(_hardly_repeats(schema[name]) for name in beside):
                 raise SchemaError(
-                    f"the constraint {text!r} is an equality of numbers that cannot be constructed, and rows that are "
+                    f"the constraint {quoted(text)} is an equality of numbers that cannot be constructed, and rows "
+                    "that are "
                     "drawn at random do not satisfy it. Constructed is one column on one side and on the other a sum "
                     "of columns times numbers, as in 'total == a + b', or a product or ratio of columns, as in "
                     "'area == width * height' or 'rate == cases / people', for columns that are no target and in no "
@@ -397,7 +410,7 @@ def refuse_violations(frame, schema, conditions):
     for condition in conditions:
         rows = pd.DataFrame({name: typed(frame[name], schema[name]) for name in condition.columns})
         if not condition.holds(rows).all():
-            raise SchemaError(_VIOLATED.format(text=condition.text, other='use all rows by on_invalid="clip"'))
+            raise SchemaError(_VIOLATED.format(text=quoted(condition.text), other='use all rows by on_invalid="clip"'))
 
 
 def within_reach(schema, conditions, learned):
@@ -470,7 +483,7 @@ def warn_of_contradictions(construction):
             left = [one for one in left if one not in together]
         rows = _trial_rows([schema[name] for name in sorted(names, key=str)], [one.tree for one in together])
         if not np.all([one.holds(rows) for one in together], axis=0).any():
-            texts = ", ".join(repr(one.text) for one in together)
+            texts = ", ".join(quoted(one.text) for one in together)
             warn_user(
                 f"none of {_TRIAL_ROWS} rows drawn at random from declared bounds and categories satisfies {texts}: if "
                 "the conditions contradict one another, or the bounds, sample will find no row"
@@ -533,8 +546,8 @@ def _not_merged(constraint, steps, kept):
     for step in steps:
         if both := [repr(name) for name in constraint.columns if name in step.outputs]:
             return (
-                f"{', '.join(both)}, which {step.text!r} constructs, too: a column is constructed once; leave one of "
-                "the constraints out, or name all their columns in one"
+                f"{', '.join(both)}, which {quoted(step.text)} constructs, too: a column is constructed once; leave "
+                "one of the constraints out, or name all their columns in one"
             )
     return (
         "some columns that are constant within a unit beside others, or that another constraint constructs from these: "
@@ -588,25 +601,58 @@ def _add_gap(constraint, left, right, strict, schema, steps, kept):
     if integer:
         low = math.floor(low) + 1 if strict else math.ceil(low)
     if abs(low) > _MOST_INTEGER:
-        raise ValueError(f"the constraint {constraint.text!r}: its numbers are beyond 2**53")
+        raise ValueError(f"the constraint {quoted(constraint.text)}: its numbers are beyond 2**53")
     low, exact = float(low) + 0.0, integer or not strict
     for at, known in enumerate(steps):
         if isinstance(known, Gap) and {known.start, known.end} == {start, end}:
             bounds = (max(known.low, low), known.high) if known.end == end else (known.low, min(known.high, -low))
             if bounds[0] >= bounds[1]:
                 raise ValueError(
-                    f"the constraint {constraint.text!r} leaves no range to the difference of {start!r} and {end!r}"
+                    f"the constraint {quoted(constraint.text)} leaves no range to the difference of {start!r} and "
+                    f"{end!r}"
                 )
             steps[at] = replace(known, low=bounds[0], high=bounds[1], texts=(*known.texts, constraint.text))
             return exact
-    # the one that may be missing is constructed: the other is there for it
-    order = (start, end) if schema[start].missing and not schema[end].missing else (end, start)
-    for name in order:
+    for name in kept.choose(start, end, low, unit, schema):
         step = Gap((constraint.text,), start, end, low, math.inf, name, unit, integer)
         if _fits(step, steps, kept):
             steps.append(step)
             return exact
     return False
+
+
+def by_presence(start, end, low, unit, schema):
+    """Columns of a difference in the order in which they are tried: the one that is made comes first.
+
+    That is the one that may be missing, because the other is there for it; else the end. `low`: least difference, in
+    steps of `unit` microseconds for dates. Files of earlier versions have all their constructions so.
+    """
+    return (start, end) if schema[start].missing and not schema[end].missing else (end, start)
+
+
+def by_bounds(start, end, low, unit, schema):
+    """As `by_presence`, but the column with much wider declared bounds is made: public facts alone.
+
+    A difference to a column of much wider bounds is learned in steps that are wide beside the bounds of the other, as
+    that of a date of birth and a day of one year. Made from it, the other would mostly lie at the ends of its bounds.
+    Where only that is possible, and few rows at random violate the constraint, such rows are drawn again.
+    """
+    columns = {name: schema[name] for name in (start, end)}
+    if any(column.bounds is None for column in columns.values()):
+        return by_presence(start, end, low, unit, schema)
+    scales = {name: unit_of(one) / unit if isinstance(one, Datetime) else unit_of(one) for name, one in columns.items()}
+    ends = {name: np.array(numeric_bounds(column)) * scales[name] for name, column in columns.items()}
+    narrow, wide = sorted((start, end), key=lambda name: np.ptp(ends[name]))
+    if _MUCH_WIDER * np.ptp(ends[narrow]) >= np.ptp(ends[wide]):
+        return by_presence(start, end, low, unit, schema)
+    first, last = (np.linspace(*ends[name], _GRID) for name in (start, end))
+    return (wide,) if (last[None, :] - first[:, None] < low).mean() <= _FEW else (wide, narrow)
+
+
+def as_recorded(differences):
+    """Return the choice for `Construction.of` that made these `differences` of a construction."""
+    pairs = set(map(tuple, differences))
+    return lambda start, end, *_: [one for one, other in ((end, start), (start, end)) if (one, other) in pairs]
 
 
 def _add_computed(constraint, left, right, schema, steps, kept):
@@ -741,7 +787,7 @@ def _check_together(table):
         try:
             read_constraint(text, table.names).check(table)
         except ValueError as error:
-            raise SchemaError(f"the constraint {text!r} contradicts the other constraints: {error}") from None
+            raise SchemaError(f"the constraint {quoted(text)} contradicts the other constraints: {error}") from None
 
 
 def _narrowed(schema, steps):

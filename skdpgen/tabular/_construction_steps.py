@@ -13,6 +13,7 @@ import pandas as pd
 from ..exceptions import SchemaError
 from ..utils.callers import warn_user
 from ..utils.categories import family
+from ..utils.printing import quoted
 from ._columns import (
     Boolean,
     Categorical,
@@ -24,7 +25,8 @@ from ._columns import (
     standing_for,
     unit_microseconds,
 )
-from ._constraints import Conditional, Lookup, known_values
+from ._constraint_forms import Conditional, Lookup
+from ._constraints import known_values
 from ._formats import form_of
 from ._frames import factorize, numeric_bounds, numeric_values, restore
 
@@ -157,8 +159,9 @@ class Gap(_Step):
     def decode(self, outer, frame, seen, released, rng):
         column, base_column = released[self.made], released[self.base]
         base = self._numbers(outer[self.base], base_column)
-        base = filled(base, rng, np.mean(numeric_bounds(base_column)) * self._scale(base_column))
         gap = frame[self.made].to_numpy(dtype=np.float64, na_value=np.nan)
+        base, gap = _without_start(base, gap, rng)
+        base = filled(base, rng, np.mean(numeric_bounds(base_column)) * self._scale(base_column))
         values = self._rounded(base + self._sign * gap, base + self._sign * self.low, column)
         outer[self.made] = restore(values, column).set_axis(frame.index)
 
@@ -387,7 +390,9 @@ class Looked(_Step):
             columns[key.name] = Categorical(key.name, tuple(self.lookup.table), **facts)
         columns[dependent.name] = _with_values(dependent, list(self.lookup.table.values()))
         if absent := [value for value in columns[key.name].values if value not in self.lookup.table]:
-            raise ValueError(f"the constraint {self.text!r} maps no value {absent[0]!r}, which {key.name!r} may have")
+            raise ValueError(
+                f"the constraint {quoted(self.text)} maps no value {absent[0]!r}, which {key.name!r} may have"
+            )
 
     def declare(self, columns):
         _only_presence(columns, self.lookup.dependent)
@@ -469,8 +474,8 @@ class Merged(_Step):
             masks = [set(s) for n in range(len(may) + 1) for s in itertools.combinations(may, n)]
             if len(masks) * len(self.values) > _MOST_COMBINATIONS:
                 raise SchemaError(
-                    f"the constraint {self.text!r} allows more than {_MOST_COMBINATIONS:,} combinations with missing "
-                    "values: declare missing=False where no value is missing"
+                    f"the constraint {quoted(self.text)} allows more than {_MOST_COMBINATIONS:,} combinations with "
+                    "missing values: declare missing=False where no value is missing"
                 )
             listed = zip(*(_as_read([row[at] for row in self.values], columns[n]) for at, n in enumerate(self.outputs)))
             rows = [[None if i in mask else v for i, v in enumerate(row)] for row in listed for mask in masks]
@@ -496,7 +501,7 @@ class Merged(_Step):
         rows = zip(*([values[code] for code in codes[first].tolist()] for codes, values in parts))
         texts = np.array([_text_of(list(row)) for row in rows], dtype=object)
         if self.values is not None and not set(texts.tolist()) <= self._declared(table):
-            raise SchemaError(f"rows have combinations that the constraint {self.text!r} does not list")
+            raise SchemaError(f"rows have combinations that the constraint {quoted(self.text)} does not list")
         seen[self.name] = pd.Series(texts[combined], index=outer[self.name].index, dtype=object)
         for name in self.outputs[1:]:
             del seen[name]
@@ -511,7 +516,7 @@ class Merged(_Step):
         if self.is_function and rows != self._as_function(rows):
             warn_user(
                 f"the released combinations hold several values for one {self.name!r}, against the constraint "
-                f"{self.text!r}: of each, rows have the first alone"
+                f"{quoted(self.text)}: of each, rows have the first alone"
             )
 
     @staticmethod
@@ -580,7 +585,7 @@ class Overwritten(_Step):
             if isinstance(column, Datetime) and column.complete and value is not None:
                 low, high = numeric_bounds(column)
                 if not low <= _number_of(value, column) <= high:
-                    raise ValueError(f"the constraint {self.text!r}: {value!r} is outside the bounds of {name!r}")
+                    raise ValueError(f"the constraint {quoted(self.text)}: {value!r} is outside the bounds of {name!r}")
 
     def declare(self, columns):
         pass
@@ -806,6 +811,19 @@ def _without_rounding_errors(values):
         rounded = np.rint(values * scale) / scale
     # zero has no digits, and very large and small numbers leave the range of floats
     return np.where(np.isfinite(rounded) & (np.abs(values) < _MOST_INTEGER), rounded, values)
+
+
+def _without_start(base, gap, rng):
+    """Numbers and differences with those of other rows where the number is missing and the difference is not.
+
+    Their difference is none: see `Gap.encode`. Unchanged where no row has both.
+    """
+    absent, whole = np.isnan(base) & ~np.isnan(gap), np.flatnonzero(~np.isnan(base) & ~np.isnan(gap))
+    if not absent.any() or not len(whole):
+        return base, gap
+    base, gap, taken = base.copy(), gap.copy(), rng.choice(whole, int(absent.sum()))
+    base[absent], gap[absent] = base[taken], gap[taken]
+    return base, gap
 
 
 def filled(values, rng, default):

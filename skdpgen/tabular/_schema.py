@@ -122,7 +122,8 @@ class Schema:
             raise SchemaError(f'constraints are a list of texts such as "start <= end"; got {type(given).__name__}')
         if not given:
             return ()
-        from ._constraints import MOST_CONSTRAINTS, MOST_OF_ALL, check_keys, read_constraint
+        from ._constraint_forms import read_constraint
+        from ._constraints import MOST_CONSTRAINTS, MOST_OF_ALL, check_keys
 
         if len(given) > MOST_CONSTRAINTS:
             raise SchemaError(f"a schema may have at most {MOST_CONSTRAINTS} constraints; got {len(given):,}")
@@ -189,7 +190,8 @@ class Schema:
         """Names of the columns whose bounds or categories are still to be learned.
 
         A schema does not know which column is the `unit` of a fit: if it lists this column, it is here too, although
-        the fit does not learn it. `Identifier` columns are complete.
+        the fit does not learn it. Declared as an `Identifier`, or left out of the schema, it is not: such columns are
+        complete.
         """
         return tuple(column.name for column in self.columns if not column.complete)
 
@@ -204,7 +206,7 @@ class Schema:
             raise SchemaError(f"not in the schema: {', '.join(map(repr, unknown))}; it has {listed(self.names)}")
         kept = self.constraints
         if kept:
-            from ._constraints import read_constraint
+            from ._constraint_forms import read_constraint
 
             kept = tuple(text for text in kept if set(read_constraint(text, self.names).columns) <= set(names))
         return Schema(tuple(self[name] for name in names), kept, self.notation)

@@ -46,7 +46,7 @@ def listed(values: Any, most: int = 10) -> str:
     'no', 'yes', missing
     """
     values = list(values)
-    shown = ", ".join("missing" if value is None else repr(value) for value in values[:most])
+    shown = ", ".join("missing" if value is None else quoted(value) for value in values[:most])
     return shown + (f" and {len(values) - most} more" if len(values) > most else "")
 
 
@@ -112,6 +112,34 @@ def one_line(text: Any) -> str:
     if len(text) > _MOST_CHARACTERS:
         text = f"{text[:_MOST_CHARACTERS]} [{len(text) - _MOST_CHARACTERS} more characters]"
     return printable(text)
+
+
+def without_middle(text: str, most: int = 200, what: str = "more characters") -> str:
+    """Return a text without the middle where it has more than about `most` characters.
+
+    Examples
+    --------
+    >>> from skdpgen.utils.printing import without_middle
+    >>> print(without_middle("density == {" + "'A': 1, " * 100 + "'B': 2}[area]", 40))
+    density == {'A': 1, 'A': 1, 'A': 1 ... [785 more characters] ... [area]
+    """
+    if len(text) <= most:
+        return text
+    last = most // 6
+    first = most - last
+    return f"{text[:first]} ... [{len(text) - first - last:,} {what}] ... {text[-last:]}"
+
+
+def quoted(value: Any) -> str:
+    """Return a declared value, such as the text of a constraint, as Python writes it; of a long one both ends.
+
+    Examples
+    --------
+    >>> from skdpgen.utils.printing import quoted
+    >>> print(quoted("start <= end"), quoted(3))
+    'start <= end' 3
+    """
+    return without_middle(repr(value))
 
 
 def table_lines(head, rows):

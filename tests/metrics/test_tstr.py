@@ -116,6 +116,21 @@ def test_any_number_of_classes_without_a_positive_one(frame):
     assert tstr_score(one_class, three, target="label", classifiers=CLASSIFIERS) == pytest.approx(expected)
 
 
+def test_accuracy_where_a_class_is_rare_warns(frame):
+    rare = frame.assign(label=np.where(frame["size"] > 1.3, "yes", "no"))
+    with pytest.warns(UserWarning, match="always predicts this class"):
+        score = tstr_score(rare.assign(label="no"), rare, target="label", classifiers=CLASSIFIERS)
+    assert score > 0.8
+    given = {"target": "label", "classifiers": CLASSIFIERS}
+    for how in ({"positive": "yes"}, {"scoring": "balanced_accuracy"}):  # without a warning
+        tstr_score(rare, rare, **given, **how)
+    tstr_score(rare, frame, **given)
+    numbers = rare.assign(label=(rare["label"] == "yes").astype(float))
+    tstr_score(numbers, numbers, target="label", classifiers=LinearRegression())
+    with pytest.warns(UserWarning, match="always predicts this class"):
+        tstr_report(rare, {"one": frame, "other": rare}, **given)
+
+
 def test_classifiers_without_probabilities_are_scored_by_their_decisions(frame):
     auroc, _ = tstr_score(frame, frame, target="label", positive="yes", classifiers={"svc": LinearSVC()})
     assert auroc > 0.8

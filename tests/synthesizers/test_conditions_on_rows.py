@@ -8,7 +8,7 @@ from skdpgen import PrivacyAccountant
 from skdpgen.exceptions import SchemaError
 from skdpgen.synthesizers import MomentSynthesizer, P3GMSynthesizer
 from skdpgen.tabular import Categorical, Numeric, Schema
-from skdpgen.tabular._constraints import read_constraint
+from skdpgen.tabular._constraint_forms import read_constraint
 from skdpgen.tabular._construction import within_reach
 
 pytestmark = [

@@ -20,7 +20,7 @@ from skdpgen.exceptions import InvalidInputError, UtilityWarning
 from skdpgen.generators.units import RowsOfUnits, UnitModel, UnitSampler, _Points
 from skdpgen.mechanisms import likeness, unit_pairs
 from skdpgen.tabular import Categorical, Numeric
-from skdpgen.tabular._constraints import read_constraint
+from skdpgen.tabular._constraint_forms import read_constraint
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 

@@ -19,7 +19,7 @@ from skdpgen.tabular import (
     schema_from_histogram,
     schema_histogram,
 )
-from skdpgen.tabular._constraints import read_constraint
+from skdpgen.tabular._constraint_forms import read_constraint
 from skdpgen.tabular._construction import Construction, check_equalities
 from skdpgen.tabular._construction_steps import _without_rounding_errors
 
