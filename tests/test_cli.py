@@ -320,7 +320,7 @@ def test_sample_refuses_what_is_no_model(table, capsys, tmp_path):
     assert "not a model file" in refused(capsys, "sample", table, "--output", "o.csv")
     refused(capsys, *["sample", "nowhere.safetensors", "--output", "o.csv"])
     P3GMSynthesizer().fit(FRAME).save("m.safetensors")
-    assert "n_samples" in refused(capsys, *["sample", "m.safetensors", "--rows", "0", "--output", "o.csv"])
+    assert "--rows must be" in refused(capsys, *["sample", "m.safetensors", "--rows", "0", "--output", "o.csv"])
     refused(capsys, *["sample", "m.safetensors", "--rows", "5", "--output", "nowhere/o.csv"])
 
 

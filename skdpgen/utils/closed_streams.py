@@ -69,6 +69,8 @@ def quiet_when_closed():
         try:
             yield
         finally:
-            for stream in (sys.stdout, sys.stderr):
-                if stream is not None:
-                    stream.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            if sys.stderr is not None:
+                with contextlib.suppress(OSError):  # messages that cannot be written end nothing
+                    sys.stderr.flush()
