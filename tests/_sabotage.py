@@ -180,7 +180,7 @@ class Audit:
     ----------
     log : list of (kind, ...)
         ("charge", event, extra_delta), ("release", noise_multiplier), ("step", noise_multiplier, sampling_rate),
-        ("threshold", delta, whether it is for the noise of the release before it, number of releases before it).
+        ("threshold", delta, whether it is for the noise of the last release with names, number of releases before it).
     plans : list of DPSGDPlan
     subset_plans : list of SubsetPlan
     relations : set of str
@@ -190,7 +190,7 @@ class Audit:
     def __init__(self, change=None):
         self._change = change
         self.log, self.plans, self.subset_plans, self.relations = [], [], [], set()
-        self._last_sd = None
+        self._last_sd, self._last_has_names = None, False
         self._rate = None
 
     def __enter__(self):
@@ -234,7 +234,10 @@ class Audit:
     def _add_gaussian(self, query, noise_multiplier, rng, neighboring):
         self.log.append(("release", noise_multiplier))
         self.relations.add(neighboring)
-        self._last_sd = noise_multiplier * query.sensitivity(neighboring)
+        sd = noise_multiplier * query.sensitivity(neighboring)
+        # a threshold is for the last release that has names; counts of numbers may come between
+        if query.keys or not self._last_has_names:
+            self._last_sd, self._last_has_names = sd, bool(query.keys)
         noisy = add_gaussian(query, noise_multiplier, rng, neighboring)
         return noisy if self._change is None else self._change(noisy)
 
