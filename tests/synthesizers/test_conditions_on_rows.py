@@ -50,7 +50,7 @@ def test_chunks_of_rows_are_refused_too(tmp_path):
 @pytest.mark.parametrize("condition", ["age >= 16", "16 <= age", "age == 40", "-age <= -16"])
 def test_a_fit_that_learns_no_bounds_satisfies_its_conditions(condition, model):
     rows = pd.DataFrame({"age": np.full(30, 40), "q": _RNG.choice(["x", "y"], 30)})
-    with seeded_noise(1, quiet=True):  # a draw of it that shows no bounds
+    with seeded_noise(6, quiet=True):  # of the values 40 and 41 this noise leaves the first
         fitted = model(0.01, random_state=0, constraints=[condition]).fit(rows)
     if condition.startswith("-"):  # not of this form: rows are drawn again
         return
