@@ -496,7 +496,7 @@ def _learned_sizes(schema, plan, neighboring):
 
 
 def _moments_noise(schema, noise, neighboring, n_rows):
-    """Noise multiplier of the moments, which the share of `numbers` buys again where rows are not few."""
+    """Noise multiplier of the moments, which are released again at the charge of `numbers` where rows are not few."""
     moments = noise.get("moments", 0.0)
     if "numbers" not in noise or are_few(n_rows, joint_sd(len(schema.incomplete), noise["schema"], neighboring)):
         return moments

@@ -17,8 +17,8 @@ COUNT_SHARE = 0.02
 # Share of the budget of the tables for the interactions of triples of columns.
 _TRIPLES_SHARE = 0.01
 
-# Share of what the other learned facts leave for a second count of numbers and dates, where rows are few (see
-# `hides_ranges`); where they are not, it buys the moments again.
+# Share of what the other learned facts and the model of the target leave, for a second count of numbers and dates where
+# rows are few (see `hides_ranges`); where they are not, the moments are released again at this charge.
 _AGAIN_SHARE = 0.3
 
 # Noise multiplier of the second moments up to which half of their budget is better spent on sub-clusters of classes.

@@ -50,8 +50,7 @@ MAX_CATEGORIES = 200
 # Standard deviations of the noise by which the rows of a column exceed those of its learned categories, where a second
 # release looks for more of them.
 _HIDDEN_ABOVE = 3.0
-# Rows, in standard deviations of the noise of a first release, below which a second one counts the octaves of numbers
-# and the years of dates: see `hides_ranges`.
+# Rows are few below this many standard deviations of the noise on a count: numbers and dates are then counted again.
 _FEW = 30.0
 # The same by which the rows of a single year show in a column of dates.
 _YEAR_ABOVE = 4.0
@@ -150,7 +149,7 @@ def hides_ranges(noisy, histogram, noise_sd):
 
 
 def are_few(n_rows, noise_sd):
-    """Whether a second release counts so many rows, by the noise on a count of the first one."""
+    """Whether rows are so few that numbers and dates are counted again; `noise_sd`: on a count of the first release."""
     return n_rows < _FEW * noise_sd
 
 
@@ -369,21 +368,22 @@ def _free_number(kept, dtype):
 def _rows_of_numbers(noisy, histogram, sds):
     """Number of rows by the counts of the columns of numbers and dates, and the standard deviation of its noise.
 
-    Every row has a sign, is zero or is missing; and it has a year or is missing. The cells are those of public grids.
+    A number is negative, positive, zero or missing, and a date has a year or is missing. The cells are those of public
+    grids.
     """
     total = precision = 0.0
     for name, counts in zip(histogram.schema.incomplete, split_histogram(noisy, histogram.sizes)):
         column = histogram.schema[name]
         if isinstance(column, Categorical) or sds[name] == 0:
             continue
-        weights, parts = column_weights(column), split_histogram(counts, part_sizes(column, len(counts)))
-        found, variance = parts[0], sds[name] ** 2 / weights[0] ** 2
+        first, *rest = split_histogram(counts, part_sizes(column, len(counts)))
+        cells = [first]
         if isinstance(column, Numeric):
-            found = parts[0][[(len(parts[0]) - 1) // 2, -1]]  # zero, missing
-        rows, variance = found.sum(), variance * len(found)
-        if isinstance(column, Numeric):
-            rows, variance = rows + parts[1].sum(), variance + 2 * sds[name] ** 2 / weights[1] ** 2
-        total, precision = total + rows / variance, precision + 1 / variance
+            zero = (len(first) - 1) // 2
+            cells = [first[[zero, -1]], rest[0]]  # zero and missing; both signs
+        variance = sum(len(part) * (sds[name] / weight) ** 2 for part, weight in zip(cells, column_weights(column)))
+        total += sum(part.sum() for part in cells) / variance
+        precision += 1 / variance
     return (total / precision, precision**-0.5) if precision else (0.0, math.inf)
 
 

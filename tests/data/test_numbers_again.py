@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
 from _short_fits import short_postprocessing
-from _watched import Queries
+from _watched import watched_fit
 
 from skdpgen import DPSGD, MomentSynthesizer, P3GMSynthesizer, PrivacyUnit
 from skdpgen.data import frames
-from skdpgen.exceptions import UtilityWarning
 from skdpgen.synthesizers import _phases
 from skdpgen.tabular import Categorical, Datetime, Numeric, Schema, schema_histogram
 from skdpgen.tabular import _learning as learning
-from skdpgen.testing import check_noninterference, seeded_noise
-from skdpgen.utils.watching import replay_releases
+from skdpgen.testing import check_noninterference
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -40,11 +36,8 @@ def patients(n=N, seed=0):
     )
 
 
-def _fit(frame, seed=3, model=MomentSynthesizer, **options):
-    watch = Queries()
-    with seeded_noise(seed, quiet=True), replay_releases(watch), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UtilityWarning)
-        synth = model(options.pop("epsilon", 1.0), random_state=0, **options).fit(frame)
+def _fit(frame, *arguments, **options):
+    synth, watch = watched_fit(frame, *arguments, **options)
     return synth, watch.queries
 
 

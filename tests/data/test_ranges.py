@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
 from _short_fits import short_postprocessing
+from _watched import watched_fit
 
 from skdpgen import DPSGD, MomentSynthesizer, P3GMSynthesizer, PrivacyUnit
-from skdpgen.exceptions import UtilityWarning
 from skdpgen.tabular import Numeric, Schema
 from skdpgen.tabular import _ranges as ranges
 from skdpgen.tabular._ranges import far_from_zero, narrowed_ranges, range_histogram
-from skdpgen.testing import check_noninterference, seeded_noise
-from skdpgen.utils.watching import Replay, replay_releases
+from skdpgen.testing import check_noninterference
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -37,20 +34,8 @@ def places(n=N, seed=0):
     )
 
 
-class _Queries(Replay):
-    def __init__(self):
-        self.queries = []
-
-    def release(self, released, sd, kind, query):
-        self.queries.append((query, sd))
-        return released
-
-
-def _fit(frame, seed=3, model=MomentSynthesizer, **options):
-    watch = _Queries()
-    with seeded_noise(seed, quiet=True), replay_releases(watch), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UtilityWarning)
-        synth = model(options.pop("epsilon", 1.0), random_state=0, **options).fit(frame)
+def _fit(frame, *arguments, **options):
+    synth, watch = watched_fit(frame, *arguments, **options)
     return synth, watch.queries
 
 
@@ -91,7 +76,7 @@ def test_the_release_is_of_the_far_columns_alone_and_scaled_to_them(neighboring)
     frame = places()
     synth, queries = _fit(frame, neighboring=neighboring)
     assert "ranges" in synth.accountant_.charges[0].label
-    found = [query for query, _ in queries if query.bounded_sum.value.size == 4 * sum(ranges._SIZES)]
+    found = [query for query in queries if query.bounded_sum.value.size == 4 * sum(ranges._SIZES)]
     assert len(found) == 1
     assert found[0].noise_multiplier == synth.plan(frame).noise_multipliers["ranges"]
     total = found[0].bounded_sum
@@ -175,8 +160,8 @@ def test_where_no_number_is_far_from_zero_the_moments_get_the_share():
     frame = places()[["amount", "ward"]]
     synth, queries = _fit(frame)
     noise = synth.plan(frame).noise_multipliers
-    moments = [query for query, _ in queries if query.noise_multiplier == noise["moments"]]
-    same = [q for q, _ in queries if np.array_equal(q.bounded_sum.value, moments[0].bounded_sum.value)]
+    moments = [query for query in queries if query.noise_multiplier == noise["moments"]]
+    same = [q for q in queries if np.array_equal(q.bounded_sum.value, moments[0].bounded_sum.value)]
     assert sorted(q.noise_multiplier for q in same) == sorted(
         noise[k] for k in ("moments", "numbers", "categories", "ranges")
     )
@@ -189,7 +174,7 @@ def test_the_ledger_and_the_queries_agree():
     for frame in (places(), places()[["amount", "ward"]]):
         synth, queries = _fit(frame)
         charged = sorted(release.noise_multiplier for release in synth.accountant_.charges[0].releases)
-        assert sorted(query.noise_multiplier for query, _ in queries) == pytest.approx(charged)
+        assert sorted(query.noise_multiplier for query in queries) == pytest.approx(charged)
 
 
 def test_declared_numbers_and_fits_with_a_network_have_no_such_release():
@@ -223,7 +208,7 @@ def test_nothing_but_the_releases_decides_a_range(neighboring):
         }
     )
     _, queries = _fit(many, 0, epsilon=40.0, neighboring=neighboring)
-    assert any(query.bounded_sum.value.size == 4 * sum(ranges._SIZES) for query, _ in queries)
+    assert any(query.bounded_sum.value.size == 4 * sum(ranges._SIZES) for query in queries)
     synth = MomentSynthesizer(40.0, neighboring=neighboring)
     with short_postprocessing():
         check_noninterference(synth, (many,), (few,), rows=(joining,))

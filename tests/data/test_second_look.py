@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
-import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from _short_fits import short_postprocessing
-from _watched import Queries
+from _watched import watched_fit
 
 from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyUnit, load
 from skdpgen.data.frames import FrameRows
@@ -20,7 +20,6 @@ from skdpgen.tabular import _learning as learning
 from skdpgen.tabular._learning import joined_categories, schema_and_candidates
 from skdpgen.testing import check_noninterference, seeded_noise
 from skdpgen.utils.noise import make_noise_generator
-from skdpgen.utils.watching import replay_releases
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -41,12 +40,7 @@ def codes(n=N, n_codes=60, seed=0):
     )
 
 
-def _fit(frame, seed=3, model=MomentSynthesizer, **options):
-    watch = Queries()
-    with seeded_noise(seed, quiet=True), replay_releases(watch), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UtilityWarning)  # of what the second look does not find either
-        synth = model(options.pop("epsilon", 2.0), random_state=0, **options).fit(frame)
-    return synth, watch
+_fit = functools.partial(watched_fit, epsilon=2.0)
 
 
 def test_rare_categories_are_found_and_every_column_keeps_those_of_the_first_look():
