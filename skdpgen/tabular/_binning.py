@@ -24,6 +24,10 @@ MAX_UNIT_CELLS = 256
 # .7, .9 and none of these runs, the mean distance of 1,000 rows with 1 to 7 is .12, .14, .22 and .59 (noise 60, bounds
 # 0 and 7), and a column of 1 and 2 alone has 0 or 3 in up to 6 %, 2 %, 0 and 0 of the fits.
 _FEW_VALUES, _FALSE_ALARM, _OCCUPIED = 16, 0.001, 0.7
+# Of a column of so many integers or part of it with declared bounds, one value on each side of those that stand out is
+# like a declared category: it is drawn as often as its noisy count says. Without it, the lowest of 16 values of Adult,
+# .2 % of 22,600 rows, is lost in a fourth of the fits at epsilon 1.
+_VALUES_A_NEIGHBOUR = 8
 # Log odds from which a histogram shows that bins are too coarse. Of even, normal or otherwise smooth columns whose rows
 # are 12 to 80 standard deviations of the noise on a cell, 0 to 3 in 100 have as much.
 _CLEARLY = 7.0
@@ -281,6 +285,9 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1, *, learned_b
         starts = merge((1 - _EVEN) * mass + _EVEN * mass.sum() * even, noise_sd, max_bins)
     # A little mass far out moves a mean a lot: bins outside the range are doubtful, and other bins have no mass there.
     stops = [*starts[1:], len(mass)]
+    if few and not learned_bounds:
+        beside = -(-len(mass) // _VALUES_A_NEIGHBOUR)
+        first, last = max(first - beside, 0), min(last + beside, len(mass) - 1)
     doubtful = [] if binary else [k for k, (a, b) in enumerate(zip(starts, stops)) if b <= first or a > last]
     far = np.ones(len(mass), dtype=bool)
     far[first : last + 1] = False

@@ -182,6 +182,22 @@ def test_noise_far_from_the_rows_is_doubted():
     assert not learned_binning(truth, column, 0.0, 16).doubtful
 
 
+@pytest.mark.parametrize(("n_values", "n_beside"), [(5, 1), (8, 1), (9, 2), (16, 2), (17, 0)])
+def test_of_few_declared_values_those_beside_the_rows_are_no_doubt(n_values, n_beside):
+    noise = np.random.default_rng(0)
+    column = Numeric("x", (1, n_values), integer=True)
+    truth = np.zeros(n_values)
+    truth[n_values // 2 - 1 : n_values // 2 + 1] = 3000
+    for _ in range(20):
+        noisy = truth + 40 * noise.standard_normal(n_values)
+        binning = learned_binning(noisy, column, 40.0, n_values, 10)
+        first, last = sure_range(noisy, np.ones(n_values), 40.0, 10)
+        certain = range(max(first - n_beside, 0), min(last + n_beside + 1, n_values))
+        assert binning.n_bins == n_values
+        assert set(binning.doubtful) == set(range(n_values)) - set(certain)
+    assert len(binning.doubtful) > 0
+
+
 def test_an_empty_tail_gets_nothing():
     rng = np.random.default_rng(0)
     column = Numeric("x", (0, 1e6))
