@@ -328,3 +328,33 @@ def test_an_error_in_a_partition_of_dask_is_named_by_its_kind_alone():
     for unit in (None, "k"):
         text = refusal(MomentSynthesizer(1.0, unit=unit).fit, table)
         assert "the dask DataFrame failed (ValueError)" in text
+
+
+@pytest.mark.parametrize("make", ["from_pandas", "array"])
+def test_an_error_of_an_array_of_dask_is_named_by_its_kind_alone(make):
+    dataframe = pytest.importorskip("dask.dataframe")
+
+    def broken(part):
+        raise ValueError(TEXT)
+
+    numbers = pd.DataFrame({"a": np.arange(40.0), "b": np.arange(40.0)})
+    table = dataframe.from_pandas(numbers, npartitions=2).map_partitions(broken, meta=numbers[:0])
+    rows, kind = (table, "DataFrame") if make == "from_pandas" else (table.to_dask_array(lengths=[20, 20]), "Array")
+    for estimator in (DPPCA(1), DPGaussianMixture(1)):
+        assert f"the {kind} of dask failed (ValueError)" in refusal(estimator.fit, rows)
+
+
+def test_an_error_of_another_library_is_not_repeated():
+    class Table:
+        columns = ("a", "b")
+
+        def to_pandas(self):
+            raise RuntimeError(TEXT)
+
+        def __array__(self, *arguments, **options):
+            raise RuntimeError(TEXT)
+
+        def __getitem__(self, name):
+            raise RuntimeError(TEXT)
+
+    assert "give a DataFrame of pandas" in refusal(DPPCA(1).fit, Table())

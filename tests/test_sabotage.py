@@ -50,7 +50,7 @@ from skdpgen.dpsgd import (
 from skdpgen.dpsgd import (
     _noise as noise,
 )
-from skdpgen.dpsgd._clipping import _has_larger_entry, clip_factors
+from skdpgen.dpsgd._clipping import _has_larger_entry, clip_factors, room_for_units
 from skdpgen.mechanisms import (
     add_gaussian,
     class_first_moments,
@@ -144,6 +144,8 @@ PLACES_OF_UNITS = Claim(test_places_of_rows.test_units_stand_in_a_random_order_a
 JOINING_UNIT = Claim(
     test_places_of_rows.test_what_joins_moves_a_sum_by_its_own_contribution_alone, (37, 8), "fast", "rows"
 )
+ROOM_OF_UNITS = Claim(test_places_of_rows.test_units_of_the_largest_size_have_room_in_one_physical_batch, "units")
+SHAPE_OF_PARTS = Claim(test_places_of_rows.test_the_shape_of_a_part_of_units_that_count_1_is_public)
 SHAPE_OF_GROUPS = Claim(test_places_of_rows.test_the_shape_of_groups_is_public)
 EMPTY_BATCHES = Claim(test_loader.test_empty_batches_are_steps)
 PRICE_RO = Claim(test_cost.test_mnist_steps_cost_the_regression_value, RO, 0.732)
@@ -548,6 +550,11 @@ MUTANTS = [
         "no free place for a record that joins",
         [PLACES, FREE_PLACES],
         (PoissonLoader._chunks, ("max(self.plan.places, len($indices))", "len($indices)")),
+    ),
+    (
+        "room for one row of each unit that counts 1",
+        [ROOM_OF_UNITS, SHAPE_OF_PARTS],
+        (room_for_units, ("$expected * $unit.max_rows", "$expected")),
     ),
     (
         "units in the order of the table",

@@ -16,7 +16,7 @@ import pandas as pd
 from ..exceptions import InvalidInputError, SchemaError
 from ..tabular._frames import column_difference
 from ..utils.numerics import usual_numerics
-from ..utils.table_checks import check_row_count
+from ..utils.table_checks import check_row_count, is_of_dask, without_cells
 
 # Rows that are encoded at a time; this bounds the memory of a fit.
 CHUNK_ROWS = 1 << 18
@@ -44,7 +44,7 @@ def open_source(X):
     """
     if isinstance(X, pd.DataFrame):
         return MemorySource(X)
-    if type(X).__module__.partition(".")[0] in ("dask", "dask_expr"):
+    if is_of_dask(X):
         return DaskSource(X)
     if _is_path(X):
         return ChunkSource(functools.partial(parquet_chunks, [X]))
@@ -164,7 +164,7 @@ class ChunkSource(_Source):
         return other
 
     def _open(self):
-        with _without_cells("the function of chunks", "call it and read its chunks"):
+        with without_cells("the function of chunks", "call it and read its chunks"):
             return self._make_chunks()
 
     def _first(self):
@@ -208,7 +208,7 @@ class ChunkSource(_Source):
         try:
             reader = iter(chunks)
             while True:
-                with _without_cells("the function of chunks", "call it and read its chunks"):
+                with without_cells("the function of chunks", "call it and read its chunks"):
                     chunk = next(reader, end)
                 if chunk is end:
                     return
@@ -267,7 +267,7 @@ class DaskSource(_Source):
     kinds_of = "dask's description of the table"
 
     def __init__(self, frame):
-        if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
+        if not hasattr(frame, "to_delayed") or not isinstance(getattr(frame, "_meta", None), pd.DataFrame):
             raise InvalidInputError(f"expected a dask DataFrame; got dask's {type(frame).__name__}")
         self._frame = frame
         self.head, self.attrs = frame._meta.iloc[:0], {}
@@ -294,7 +294,7 @@ class DaskSource(_Source):
         # of the partitions that `reduce` has: of one column alone dask may join partitions
         parts = [dask.delayed(operator.itemgetter(name))(part) for part in self._frame.to_delayed()]
         for at in range(0, len(parts), _COLUMN_PARTS):
-            with _without_cells("the dask DataFrame", "compute it"):
+            with without_cells("the dask DataFrame", "compute it"):
                 found = dask.compute(*parts[at : at + _COLUMN_PARTS])
             yield from found
 
@@ -308,26 +308,9 @@ class DaskSource(_Source):
         parts = [lazy(part, *given) for part, given in zip(parts, more, strict=True)]
         while len(parts) > 1:
             parts = [merge(*parts[at : at + 2]) if at + 1 < len(parts) else parts[at] for at in range(0, len(parts), 2)]
-        with _without_cells("the dask DataFrame", "compute it"):
+        with without_cells("the dask DataFrame", "compute it"):
             total = dask.compute(parts[0])[0]
         return self.whole(total)
-
-
-@contextlib.contextmanager
-def _without_cells(what, how):
-    """Raise errors of the caller's own code without their text, which may contain a cell; those of the package as ever.
-
-    `what`: failed. `how`: to see the text.
-    """
-    try:
-        yield
-    except InvalidInputError:
-        raise
-    except Exception as error:
-        raise InvalidInputError(
-            f"{what} failed ({type(error).__name__}). Its message may show private values, so it is not repeated here: "
-            f"to see it, {how} yourself"
-        ) from None
 
 
 def _beginning_of(chunk):

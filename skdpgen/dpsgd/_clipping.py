@@ -53,6 +53,17 @@ def room_for(expected, most=1) -> int:
     return max(1, math.ceil(most * room))
 
 
+def room_for_units(expected, unit) -> int:
+    """Places for the rows of records, or of units, that take part independently: see `room_for`.
+
+    `expected`: mean number of rows. Where each unit counts 1, that of units, or the mean sum of the weights of rows: a
+    unit then has up to `max_rows` rows for each 1.
+    """
+    if unit is None:
+        return room_for(expected)
+    return room_for(expected * unit.max_rows if unit.weighting == "units" else expected, unit.max_rows)
+
+
 class LossModule(nn.Module):
     """A module and its loss for each example, as one module whose output is the losses, shape (batch,).
 
@@ -425,8 +436,7 @@ class PartedSum(ClippedSum):
 
     def __init__(self, root, plan, *, path="fast", rng=None):
         super().__init__(root, plan.l2_bound, clip_norm=plan.clip_norm, path=path, weighting=plan.weighting)
-        most = 1 if plan.unit is None else plan.unit.max_rows
-        self._places = [room_for(size, most) for size in plan.part_batch_sizes]
+        self._places = [room_for_units(size, plan.unit) for size in plan.part_batch_sizes]
         self._rng = rng
 
     def add(self, *inputs, mask=None, units=None):
@@ -461,8 +471,8 @@ class PartedSum(ClippedSum):
         parts = network.part_of(inputs[0]).cpu().numpy()
         weights = units.weights(self.weighting).to(device)
         for part, room in enumerate(self._places):
-            rows = np.flatnonzero((units.codes >= 0) & (parts == part))
-            at, length = self._drawn(len(rows), room), max(room, len(rows))
+            rows, length = np.flatnonzero((units.codes >= 0) & (parts == part)), min(room, len(parts))
+            at, length = self._drawn(len(rows), length), max(length, len(rows))
             if len(rows):
                 codes = np.full(length, -1, dtype=np.int64)
                 codes[at] = units.codes[rows]

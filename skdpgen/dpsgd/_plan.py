@@ -12,7 +12,7 @@ from ..accounting._calibration import check_noise_of_steps
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.printing import shown
 from ..utils.validation import convert_fields
-from ._clipping import ClippedSum, PartedSum, room_for
+from ._clipping import ClippedSum, PartedSum, room_for_units
 
 # Relative error of the gradient of a unit, whose rows may cancel (see `_layers`).
 _ROUNDING_OF_UNITS = 2.0**-15
@@ -374,7 +374,7 @@ class DPSGDPlan(ChargedPlan):
 
     @property
     def _room(self):
-        return room_for(self.expected_batch_size, 1 if self.unit is None else self.unit.max_rows)
+        return room_for_units(self.expected_batch_size, self.unit)
 
     @property
     def steps_per_epoch(self) -> int:

@@ -337,6 +337,12 @@ def factorize(series, column):
     value depends on the value and on the schema, not on other rows and not on the dtype of this chunk: a missing value
     elsewhere in a chunk turns its integers into floats.
     """
+    apart = _apart(series, column)
+    if apart is not None and apart.any():
+        codes = np.empty(len(series), dtype=np.intp)
+        codes[~apart], uniques = factorize(series.astype(object)[~apart], column)
+        codes[apart] = len(uniques)
+        return codes, np.append(uniques, column.other)
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         listed = series.cat.codes.to_numpy()
@@ -372,6 +378,20 @@ def factorize(series, column):
         merged, uniques = pd.factorize(uniques)
         codes = np.append(merged, -1)[codes]
     return codes, uniques
+
+
+def _apart(series, column):
+    """Rows with the declared `other` where it is text beside numbers or truth values; None where there are none.
+
+    Each value decides for itself: in a column of text alone, this text is no number either.
+    """
+    other, wanted = getattr(column, "other", None), declared_family(column) if column.categories else None
+    listed = series.dtype.categories if isinstance(series.dtype, pd.CategoricalDtype) else series
+    if wanted in (None, "text") or not isinstance(other, str) or not pdt.is_object_dtype(listed.dtype):
+        return None
+    if not pd.isna(_as_family(np.array([other], dtype=object), wanted, column.categories)).all():
+        return None  # text such as "7", which is read as a number
+    return np.fromiter((isinstance(value, str) and value == other for value in series), bool, len(series))
 
 
 def _finite(numbers):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import pandas as pd
 
@@ -97,7 +99,7 @@ def holds_numbers(X):
     names = getattr(X, "column_names", None) or X.columns
     try:
         return all(np.asarray(X[name]).dtype.kind in "biuf" for name in names)
-    except (TypeError, ValueError, AttributeError, KeyError):
+    except Exception:  # of the table's library, whose message may contain a cell
         return False
 
 
@@ -105,3 +107,25 @@ def advice_of_foreign_table(X):
     """Text that says how to make a DataFrame of pandas of such a table."""
     kind, made = type(X), "X.to_pandas()" if hasattr(X, "to_pandas") else "X.collect().to_pandas()"
     return f"X is a {kind.__name__} of {kind.__module__.partition('.')[0]}: give a DataFrame of pandas, {made}"
+
+
+def is_of_dask(X):
+    """Tell whether X is a table or an array of dask, whose values are computed when they are asked for."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+@contextmanager
+def without_cells(what, how):
+    """Raise errors of the caller's own code without their text, which may contain a cell; those of the package as ever.
+
+    `what`: failed. `how`: to see the text.
+    """
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(
+            f"{what} failed ({type(error).__name__}). Its message may show private values, so it is not repeated here: "
+            f"to see it, {how} yourself"
+        ) from None

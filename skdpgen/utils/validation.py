@@ -30,8 +30,10 @@ from .table_checks import (
     check_row_count,
     holds_numbers,
     is_foreign_table,
+    is_of_dask,
     is_unicode,
     texts_in,
+    without_cells,
 )
 
 __all__ = [
@@ -253,6 +255,9 @@ def validate_rows(estimator, X, *, dtype="numeric", **options):
     if is_foreign_table(X) and not holds_numbers(X):
         raise InvalidInputError(advice_of_foreign_table(X))
     check_names(getattr(X, "columns", ()))
+    if is_of_dask(X):
+        with without_cells(f"the {type(X).__name__} of dask", "compute it"):
+            X = X.compute()
     try:
         X = validate_data(estimator, X, dtype=dtype, **options)
         if X.dtype.kind not in "biufO":

@@ -314,3 +314,9 @@ def test_arrays_and_lists_of_numbers_are_no_tables():
     assert open_source(np.zeros((3, 2))) is None
     assert open_source([[1.0, 2.0], [3.0, 4.0]]) is None
     assert isinstance(open_source(FRAME), MemorySource)
+
+
+def test_a_column_of_dask_is_no_table():
+    dataframe = pytest.importorskip("dask.dataframe")
+    with pytest.raises(InvalidInputError, match="expected a dask DataFrame; got dask's Series"):
+        MomentSynthesizer(1.0).fit(dataframe.from_pandas(FRAME, npartitions=2)[FRAME.columns[0]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import numpy as np
@@ -35,8 +36,6 @@ class AtTheKink(nn.Module):
         return (X[:, 0] > 0).long()
 
     def only(self, part):
-        import contextlib
-
         return contextlib.nullcontext()
 
 
@@ -136,6 +135,40 @@ def test_what_joins_a_part_moves_no_row_of_it():
     assert float((found[1] - found[0]).norm()) <= 1.0
 
 
+class TwoParts(nn.Module):
+    """One linear layer for each of two parts."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers, self.part = nn.ModuleList(nn.Linear(3, 2) for _ in range(2)), 0
+
+    def part_of(self, X):
+        return (X[:, 0] > 0).long()
+
+    @contextlib.contextmanager
+    def only(self, part):
+        self.part = part
+        yield
+
+    def forward(self, X):
+        return self.layers[self.part](X).square().sum(1)
+
+
+def test_the_shape_of_a_part_of_units_that_count_1_is_public():
+    unit, shapes = BoundedUnit("person", 5, "units"), set()
+    module = TwoParts()
+    for layer in module.layers:
+        layer.register_forward_hook(lambda layer, inputs, output: shapes.add(tuple(output.shape)))
+    plan = PartedPlan(1.0, 1, 1.0, 1.0, 100.0, part_batch_sizes=(50.0, 50.0), unit=unit)
+    X = torch.randn(600, 3, generator=torch.Generator().manual_seed(0))
+    for n in (90, 100, 115):
+        units = np.where(np.arange(600) < 5 * n, np.arange(600) // 5, -1)
+        PartedSum(LossModule(module), plan, rng=NoiseGenerator("seeded", seed=5))(
+            X, mask=torch.from_numpy(units >= 0), units=units
+        )
+    assert len(shapes) == 1
+
+
 class Groups(nn.Module):
     """A loss of each group with a kink at the sum of its members."""
 
@@ -172,15 +205,30 @@ def test_more_records_than_places_are_as_rare_as_stated(expected, most):
 
 
 @pytest.mark.parametrize("expected", [0.5, 1, 20, 300, 1000, 5000])
-@pytest.mark.parametrize("unit", [None, BoundedUnit("person", 7), BoundedUnit("person", 1100)], ids=str)
+@pytest.mark.parametrize(
+    "unit",
+    [None, BoundedUnit("person", 7), BoundedUnit("person", 1100), BoundedUnit("person", 7, "units")],
+    ids=str,
+)
 @pytest.mark.parametrize("size", [None, 1200])
 def test_physical_batches_have_room_for_a_step(expected, unit, size):
     plan = DPSGDPlan(1.0, 1, 1.0, 1.0, float(expected), unit=unit, max_physical_batch=size)
     most = 1 if unit is None else unit.max_rows
-    assert plan.places >= room_for(expected, most)
+    rows = expected * 7 if unit is not None and unit.weighting == "units" else expected
+    assert plan.places >= room_for(rows, most)
     assert plan.places % plan.physical_batch == 0
     assert size is not None or plan.physical_batch <= max(1024, most)
     assert plan.physical_batch >= most
+
+
+@pytest.mark.parametrize("weighting", ["rows", "units"])
+def test_units_of_the_largest_size_have_room_in_one_physical_batch(weighting):
+    """Where each unit counts 1, the expected batch size is that of units, each of which has several rows."""
+    expected = 50.0 if weighting == "units" else 250.0
+    plan = DPSGDPlan(0.5, 20, 1.0, 1.0, expected, unit=BoundedUnit("person", 5, weighting))
+    units, rng = np.repeat(np.arange(100), 5), make_noise_generator("fast")
+    loader = PoissonLoader(np.zeros((500, 1)), plan=plan, rng=rng, units=units)
+    assert [len(list(batch)) for batch in loader] == [1] * 20
 
 
 def test_all_places_of_a_step_are_equally_likely():

@@ -439,3 +439,24 @@ def test_conditions_that_contradict_what_is_declared_are_told_before_the_charge(
         with pytest.raises(UtilityWarning, match="sample will find no row"):
             synth.fit(frame)
         assert not synth.accountant.entries
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        "combinations(size, code)",
+        "price == {1: 10, 2: 20, 'other': 5}[code]",
+        "if late: code == 'other'",
+        "if late: code is None",
+        "if code == 1: size == 3",
+    ],
+)
+def test_other_may_be_text_beside_codes_that_are_numbers(constraint):
+    rng, n = np.random.default_rng(0), 400
+    columns = {"code": rng.choice([1, 2, 7], n), "size": rng.choice([1, 2, 3], n), "price": rng.choice([5, 10, 20], n)}
+    frame = pd.DataFrame({**columns, "late": rng.random(n) < 0.5})
+    schema = Schema([Categorical("code", (1, 2), other="other", missing=True), Categorical("size", (1, 2, 3))])
+    synth = MomentSynthesizer(50.0, schema=schema, constraints=[constraint]).fit(frame)
+    sample = synth.sample(300)
+    assert {1, 2, "other"} <= set(sample["code"].dropna())
+    assert len(MomentSynthesizer(50.0, schema=schema).fit(sample).sample(5)) == 5

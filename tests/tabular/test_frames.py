@@ -129,6 +129,13 @@ def levels(values, column):
         ([None, None], Categorical("x", ("1", "2"), missing=True), [2, 2]),
         ([np.nan, np.nan], Categorical("x", ("1", "2"), missing=True), [2, 2]),
         (["1", "2"], Categorical("x", (1, 2)), [0, 1]),
+        # a sample has `other` as it is declared, which may be of another kind than the categories
+        ([1, "other", None], Categorical("x", (1, 2), other="other", missing=True), [0, 2, 3]),
+        (["1", "other"], Categorical("x", (1, 2), other="other"), [0, 2]),
+        (["other", "other"], Categorical("x", (1, 2), other="other"), [2, 2]),
+        (pd.Categorical([2, "other"]), Categorical("x", (1, 2), other="other"), [1, 2]),
+        ([True, "unknown", False], Categorical("x", (True, False), other="unknown"), [0, 2, 1]),
+        (["7", "1"], Categorical("x", (1, 2), other="7"), [2, 0]),
         ([1.0, 2.0], Categorical("x", (1, 2)), [0, 1]),
         (pd.array([2, None], dtype="Int64"), Categorical("x", (1, 2), missing=True), [1, 2]),
         (pd.Categorical(["b", None], categories=["z", "b"]), Categorical("x", ("a", "b"), missing=True), [1, 2]),
