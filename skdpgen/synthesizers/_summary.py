@@ -35,6 +35,13 @@ _DENSE, _BESIDE = 5.0, 3
 _LEAST = 1e-7
 # Share of the rows in one cell and the two beside it, from which a column counts as one value.
 _NEARLY_ALL = 0.95
+# What else is said of the ends of columns, in words.
+_ENDS = {
+    "cut": "the learned bounds cut off values at this end",
+    "maybe cut": "the learned bounds may cut off values at this end, and the noise would hide it",
+    "smeared": "many rows lie together at this end; if they have one value, an interval is drawn in its place",
+    "one value": "nearly all rows have about this value, or the noise hides the others",
+}
 # Bounds that exclude no number: float32 has none beyond 3.4e38.
 _ANY_NUMBER = 1e38
 # Share of missing values from which a column is said to have no others.
@@ -181,6 +188,8 @@ class FitSummary:
                 "hidden low, hidden high: nothing is drawn at this end of the bounds: no row is there, or so few that "
                 "the noise hides them"
             )
+        ends = [end for column in ranges for end in column.ends]
+        words += [f"{mark}: {said}" for mark, said in _ENDS.items() if any(end.startswith(mark) for end in ends)]
         if any(column.learned and column.kind == "number" for column in ranges):
             words.append(
                 "learned bounds of numbers are rough, like powers of two: declare bounds in the schema, if they are "
