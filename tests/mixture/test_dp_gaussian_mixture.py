@@ -57,7 +57,7 @@ def test_missing_values_of_a_frame_are_refused_with_where_they_are_modelled():
     frame.loc[3, "a"] = np.nan
     with pytest.raises(ValueError, match="DPGaussianMixture takes complete numbers alone: the synthesizers model"):
         DPGaussianMixture(bounds=(-6, 6)).fit(frame)
-    with pytest.raises(ValueError, match="give pandas.DataFrame"):
+    with pytest.raises(ValueError, match=r"give pandas\.DataFrame"):
         DPGaussianMixture(bounds=(-6, 6)).fit(frame.to_numpy())
 
 
