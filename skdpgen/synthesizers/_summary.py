@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 import pandas as pd
 
+from .._types import unit_of
 from ..accounting import PrivacyCard
 from ..data.level_groups import noise_with_levels
 from ..data.table_plan import SEEN
@@ -135,6 +136,7 @@ class FitSummary:
     n_counted: float | None = None
     smallest_correlation: float | None = None
     usually_lost: float | None = None
+    _rows_of_unit: int = field(default=1, compare=False)
 
     def to_frame(self):
         """Return the columns as a DataFrame, one row each."""
@@ -169,7 +171,14 @@ class FitSummary:
     def _numbers_in_words(self):
         if self.counted == "rows":
             errors = "errors are standard errors, in rows and in percent of them"
-            return [f"{self.n_rows:.0f} rows by the released count; {errors}"]
+            words = [f"{self.n_rows:.0f} rows by the released count; {errors}"]
+            if self._rows_of_unit > 1:
+                words.append(
+                    f"weighting of rows: rows; a unit may have {self._rows_of_unit} of them, so errors are about "
+                    f"{self._rows_of_unit} times those of a fit for one row; with weighting='units' of PrivacyUnit "
+                    "(--unit-weighting units) they do not grow with this number"
+                )
+            return words
         return [
             f"{self.n_counted:.0f} units, which have {self.n_rows:.0f} of the rows used, by the released counts",
             "errors are standard errors, in units and in percent of them: a unit counts 1, shared by its rows",
@@ -344,8 +353,17 @@ def summarize(model, card: PrivacyCard, importance=None):
             columns[-1] = replace(summary, ends=("one category",))
             spikes[column.name] = [repr(value) for value in column.categories]
     what = {"counted": "units", "n_counted": n_counted} if counts_units else {}
-    relations = _smallest_correlation(model, noise, card.relation, n_counted)
-    return FitSummary(tuple(columns), n_rows, kept, spikes, smallest_correlation=relations, usually_lost=lost, **what)
+    unit = unit_of(card.relation)
+    return FitSummary(
+        tuple(columns),
+        n_rows,
+        kept,
+        spikes,
+        smallest_correlation=_smallest_correlation(model, noise, card.relation, n_counted),
+        usually_lost=lost,
+        _rows_of_unit=1 if unit is None else unit.weight,
+        **what,
+    )
 
 
 def _smallest_correlation(model, noise, neighboring, n_counted):
