@@ -17,10 +17,12 @@ import skdpgen
 from skdpgen import Schema
 from skdpgen.__main__ import main
 from skdpgen.commands._hints import (
+    alike_texts,
     code_systems,
     codes_of_missing_values,
     codes_of_one_length,
     distinct_numbers,
+    free_texts,
     lacking_times,
     likely_keys,
     short_codes,
@@ -377,6 +379,31 @@ def test_schema_says_where_a_number_would_be_written_in_place_of_empty_fields(tm
         assert (note in err) == said
         assert ("With --missing '' before --missing -999, with empty fields" in err) == said
         assert ("schema a.csv --missing '' --missing -999" in err) == said
+        assert err.count("--missing '' --missing -999 --missing ''") == 0
+
+
+def test_texts_that_differ_in_spaces_or_case_alone_are_pointed_out(tmp_path, monkeypatch, capsys):
+    frame = pd.DataFrame({"paid": ["Yes", "yes ", "no"] * 50, "town": [" Bonn", "Ulm", "Trier"] * 50})
+    assert alike_texts(frame) == ["paid"]
+    monkeypatch.chdir(tmp_path)
+    frame.to_csv("a.csv", index=False)
+    assert main(["schema", "a.csv", "--output", "s.json"]) == 0
+    assert "or in upper and lower case alone: paid. They are separate categories" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default:read as text")
+def test_numbers_beside_some_texts_are_no_free_text(tmp_path, monkeypatch, capsys):
+    numbers = [f"{value:.1f}" for value in np.linspace(1, 99, 981)]
+    texts = ["NA", "n/a", "unknown", "-", "?"]
+    frame = pd.DataFrame({"a": numbers + texts, "note": [f"note {k}" for k in range(len(numbers) + 5)], "c": "x"})
+    assert free_texts(frame) == ["note"]
+    assert free_texts(frame.assign(a=[f"{k:05d}" for k in range(len(frame))])) == ["a", "note"]
+    monkeypatch.chdir(tmp_path)
+    frame.to_csv("a.csv", index=False)
+    assert main(["schema", "a.csv", "--output", "s.json"]) == 0
+    said = capsys.readouterr().err
+    assert "all values but one text, or a few, are numbers: 'a'" in said
+    assert "few rows share: note." in said
 
 
 def test_schema_points_to_whole_numbers_that_are_keys_or_codes(tmp_path, monkeypatch, capsys):

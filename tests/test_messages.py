@@ -164,14 +164,14 @@ def test_options_of_files(table, capsys, options, said):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (("--given", "job=baker"), "'job' has no category 'baker'; it has clerk, smith"),
+        (("--given", "job=baker"), "'job' has no category 'baker'; it has 'clerk', 'smith'"),
         (("--given", "age=old"), "'old' of age=old is no number; 'age' takes numbers from 18 to 80"),
         (
             ("--given", "age=30,5..60"),
             "from 18 to 80; options take numbers with a decimal point alone, such as 1000.5",
         ),
         (("--given", "age=99"), "within its bounds (18, 80), lowest first; got 99"),
-        (("--class-ratio", "maybe=1"), "no class 'maybe'; it has no, yes"),
+        (("--class-ratio", "maybe=1"), "no class 'maybe'; it has 'no', 'yes'"),
         (("--class-ratio", "yes=half"), "'half' of yes=half is no number"),
     ],
 )

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as pdt
 
+from ..data.other_notations import are_few
+
 UNIT_HINT = "if one person (or household, or device) may have several rows, protect persons and not rows"
 # Fewer different values are hardly those of identifiers.
 _FEWEST = 20
@@ -21,6 +23,8 @@ _DIGITS_OF_A_COUNTER, _DIGITS_OF_A_CODE, _MOST_CODES = 4, 5, 1000
 _SHORT, _FILLED = (3, 4), 0.25
 # Two numbers in one text, the fewest different ones of each, and numbers that may be years.
 _TWO_NUMBERS, _FEWEST_NUMBERS, _YEAR = r"(\d+(?:[.,]\d+)?)\s?([/|;x*\u00d7])\s?(\d+(?:[.,]\d+)?)", 10, r"[12]\d{3}"
+# Numbers in any notation.
+_LIKE_NUMBER = r"\s*[+-]?\d[\d.,'\s]*(?:[eE][+-]?\d+)?\s*"
 # Share of the rows with different values from which a column may be one of keys, and the smallest of long numbers.
 _KEYS, _LONG = 0.95, 10**9
 # Rows for each value of a code, on average, from which it is no chance that another code follows from it.
@@ -122,9 +126,31 @@ def constants(frame):
 
 
 def free_texts(frame):
-    """Return the columns of text that few rows share: the fit can learn no category of them."""
+    """Return the columns of text that few rows share: the fit can learn no category of them.
+
+    Not those of numbers beside a few texts, which are numbers once these are read as missing values.
+    """
     texts = [name for name in frame.columns if _is_text(frame[name].dtype)]
-    return [name for name in texts if len(frame) >= _FEWEST and are_free_text(frame[name].dropna())]
+    texts = [name for name in texts if len(frame) >= _FEWEST and are_free_text(frame[name].dropna())]
+    return [name for name in texts if not _are_numbers_beside_texts(frame[name].dropna())]
+
+
+def _are_numbers_beside_texts(values):
+    different = pd.Series(values.unique()).astype(str)
+    n_others = int((~different.str.fullmatch(_LIKE_NUMBER)).sum())
+    return 0 < n_others and are_few(n_others, len(different))
+
+
+def alike_texts(frame):
+    """Return the columns of text some of whose categories differ in spaces at their ends or in upper case alone."""
+    found = []
+    for name in frame.columns:
+        if not _is_text(frame[name].dtype) or are_free_text(values := frame[name].dropna()):
+            continue
+        different = pd.Series(values.unique()).astype(str)
+        if different.str.strip().str.casefold().nunique() < len(different):
+            found.append(name)
+    return found
 
 
 def likely_keys(frame):

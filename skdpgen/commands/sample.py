@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+from ..utils.printing import listed
 from ._arguments import add_escaping, add_repeated, add_synthetic_units, check_synthetic_units, print_written
 from ._notations import date_in, number_in, writing
 
@@ -184,7 +185,7 @@ def read_class_ratio(texts, synthesizer):
         if not equals:
             raise ValueError(f"--class-ratio must be balanced, or CLASS=SHARE; got {text}")
         if name not in classes:
-            raise ValueError(f"--class-ratio: the model has no class {name!r}; it has {', '.join(classes)}")
+            raise ValueError(f"--class-ratio: the model has no class {name!r}; it has {listed(classes)}")
         ratio[classes[name]] = _number(share, text)
     return ratio
 
@@ -192,7 +193,7 @@ def read_class_ratio(texts, synthesizer):
 def _column(name, schema):
     by_text = {str(column.name): column for column in schema.columns}
     if name not in by_text:
-        raise ValueError(f"--given: the model has no column {name!r}; it has {', '.join(by_text)}")
+        raise ValueError(f"--given: the model has no column {name!r}; it has {listed(by_text)}")
     return by_text[name]
 
 
@@ -202,7 +203,7 @@ def _condition(value, column, text, notation=None):
     if isinstance(column, Categorical | Boolean):
         values = {str(option): option for option in column.values}
         if value not in values and not (value == "" and column.missing):
-            raise ValueError(f"--given: {column.name!r} has no category {value!r}; it has {', '.join(values)}")
+            raise ValueError(f"--given: {column.name!r} has no category {value!r}; it has {listed(values)}")
         return [values.get(value)]
     if value == "":
         return None

@@ -260,7 +260,7 @@ def _say_in_one_command(arguments, found, units, hierarchies, *, empty_first):
 def _notation(arguments, *, dates=False, empty_first=False):
     """The options of this command that say how the file is written, for this command again; the schema has them too."""
     text = options(
-        missing=[*[""] * empty_first, *arguments.missing],
+        missing=list(dict.fromkeys([*[""] * empty_first, *arguments.missing])),
         separator=arguments.separator,
         thousands=arguments.thousands,
         decimal=arguments.decimal,
@@ -590,6 +590,7 @@ def _point_out_columns(frame, numbers, codes, units, hierarchies):
     Returns: the columns to leave out, to make keys and to make categories, a dict by option.
     """
     from ._hints import (
+        alike_texts,
         codes_of_one_length,
         constants,
         copies,
@@ -619,6 +620,11 @@ def _point_out_columns(frame, numbers, codes, units, hierarchies):
             f"left out: --drop {shlex.quote(_comma(names))}"
         )
         left_out = left_out + names
+    if names := alike_texts(frame):
+        said.append(
+            f"texts that differ in spaces at their ends, or in upper and lower case alone: {_comma(names)}. They are "
+            "separate categories: if they mean the same, write them in one way first"
+        )
     if keys := [name for name in likely_keys(frame) if name not in (*units, *both)]:
         said.append(
             f"hardly any two rows share a value: {_comma(keys)}. If these are keys, a sample can have fresh ones: --id "

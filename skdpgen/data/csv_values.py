@@ -14,7 +14,7 @@ from ..tabular._formats import form_of_strptime, time_zone
 from ..utils.callers import warn_user
 from ..utils.categories import family, number_text
 from .notation import AS_NEGATIVE, NEGATIVE_MARKS, USUAL_NOTATION
-from .other_notations import FIRST_IS_WRITTEN, Reading, marks_among, readings_of
+from .other_notations import FIRST_IS_WRITTEN, Reading, are_few, marks_among, readings_of
 
 DATE = r"\d{4}-\d{2}-\d{2}"
 NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -74,8 +74,6 @@ _IN_ANOTHER_NOTATION = "numbers or dates in another notation"
 _MARKED = " and --missing TEXT, for each text of a missing value"
 # Values that are compared with a pattern before all others: they rule out most columns.
 _FEW = 1000
-# Most different texts among numbers that are named as possible marks of missing values.
-_MOST_PLACEHOLDERS = 3
 # Share of the different whole numbers with a leading zero from which numbers of several lengths are codes.
 _LEADING_ZEROS = 0.05
 # Most negative numbers among codes: those from -1 to -9, of surveys.
@@ -319,7 +317,7 @@ def with_dates(frame, declared, notation=USUAL_NOTATION, refuse=None):
             almost.append(repr(name))
         elif n_odd and looks:
             formatted[repr(name)] = looks
-        elif 0 < n_odd <= min(_MOST_PLACEHOLDERS, values.nunique() // 2):
+        elif n_odd and are_few(n_odd, values.nunique()):
             almost.append(repr(name))
     if others and refuse is not None:
         refuse(others)  # those that it accepts are meant as text

@@ -16,6 +16,8 @@ from .notation import USUAL_NOTATION
 _FEW = 1000
 # Most different texts without a digit that may stand for missing values among numbers or dates.
 _MOST_PLACEHOLDERS = 3
+# Share of the different texts that may be such, where this is more.
+_SHARE_OF_PLACEHOLDERS = 0.05
 # Marks of decimals and of thousands. The first pair that reads all texts is named first.
 _MARKS = ((".", ","), (",", None), (".", None), (",", "."), (".", "'"), (",", "'"), (".", "space"), (",", "space"))
 # Signs that belong to numbers. Others, as in 1+ or #3, are of codes as well.
@@ -105,7 +107,8 @@ def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, iso=False, placeh
     `dates`: whether dates are looked for, too.
     `iso`: whether days in ISO 8601 are among these dates, and date-times with a zone and times without a day, which no
         option reads: a CSV file has them in its usual notation or as text, a DataFrame has neither.
-    `placeholders`: most different texts without a digit that may stand for missing values.
+    `placeholders`: most different texts without a digit that may stand for missing values (more of them among very many
+        texts); 0: none.
     Returns `readings`: each of them reads all texts that contain a digit. The first two are the likeliest; `marked`:
         whether other texts stand for missing values: a few without a digit.
     """
@@ -116,9 +119,14 @@ def readings_of(texts, notation=USUAL_NOTATION, *, dates=True, iso=False, placeh
     texts = pd.Series(texts.unique(), dtype="string").str.strip()
     digits = _with_digit(texts)
     n_others = int((~digits).sum())
-    if n_others > min(placeholders, len(texts) // 2):
+    if n_others and not (placeholders and are_few(n_others, len(texts), placeholders)):
         return (), False
     return _some_reading(texts[digits], notation, forms), n_others > 0
+
+
+def are_few(n_others, n_texts, most=_MOST_PLACEHOLDERS):
+    """Whether so few of different texts are no numbers or dates that they may stand for missing values."""
+    return n_others <= max(min(most, n_texts // 2), _SHARE_OF_PLACEHOLDERS * n_texts)
 
 
 def _with_digit(texts):

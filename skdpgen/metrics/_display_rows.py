@@ -186,7 +186,7 @@ class MarginalsDisplay(SamplesDisplay):
         -------
         display
         """
-        real, synthetic = paired_frames(real, synthetic)
+        real, synthetic = paired_frames(real, synthetic, schema)
         names = list(real.columns)
         chosen = names[:max_columns] if columns is None else list(columns)
         if absent := [name for name in chosen if name not in names]:
@@ -381,7 +381,7 @@ class CorrelationDisplay(SamplesDisplay):
     @classmethod
     def from_samples(cls, real, synthetic, *, schema=None, ax=None):
         """Compute and draw; `real`, `synthetic` and `schema` as for ``correlation_difference``."""
-        real, synthetic = paired_frames(real, synthetic)
+        real, synthetic = paired_frames(real, synthetic, schema)
         kinds = column_kinds(real, schema)
         return cls(associations(real, kinds), associations(synthetic, kinds)).plot(ax=ax)
 

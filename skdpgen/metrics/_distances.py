@@ -32,7 +32,7 @@ def column_distances(real, synthetic, schema=None, *, n_bins=10, bounds=None):
     **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it. Shares of
     missing values are shown exactly.
     """
-    real, synthetic = paired_frames(real, synthetic)
+    real, synthetic = paired_frames(real, synthetic, schema)
     rows = []
     for at, cells in enumerate(table_cells(real, synthetic, schema, bounds=bounds, n_bins=n_bins)):
         pair = real[cells.name], synthetic[cells.name]
@@ -138,7 +138,7 @@ def correlation_difference(real, synthetic, schema=None):
     -----
     **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
     """
-    real, synthetic = paired_frames(real, synthetic)
+    real, synthetic = paired_frames(real, synthetic, schema)
     if real.shape[1] < 2:
         raise ValueError("correlations need at least two columns")
     kinds = column_kinds(real, schema)
@@ -303,7 +303,7 @@ def marginal_tvd(real, synthetic, schema=None, *, n_way=2, n_bins=10, bounds=Non
     >>> [marginal_tvd(one, other, bounds=(0, 1), n_way=n) for n in (1, 2)]
     [0.0, 1.0]
     """
-    real, synthetic = paired_frames(real, synthetic)
+    real, synthetic = paired_frames(real, synthetic, schema)
     columns = table_cells(real, synthetic, schema, bounds=bounds, n_bins=n_bins)
     if not 1 <= n_way <= len(columns):
         counted = {2: "two-way tables need at least two columns", 3: "three-way tables need at least three columns"}
@@ -329,7 +329,7 @@ def pairwise_tvd(real, synthetic, schema=None, *, n_bins=10, bounds=None):
     -----
     **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
     """
-    real, synthetic = paired_frames(real, synthetic)
+    real, synthetic = paired_frames(real, synthetic, schema)
     columns = table_cells(real, synthetic, schema, bounds=bounds, n_bins=n_bins)
     matrix = np.diag([column.distance() for column in columns])
     for i, j in combinations(range(len(columns)), 2):

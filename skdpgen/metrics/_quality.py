@@ -58,7 +58,8 @@ def column_scores(real, synthetic, schema=None):
     real, synthetic : DataFrame, array of shape (n_rows, n_columns), or pair (X, y)
         Tables with the same columns; the numbers of rows may differ.
     schema : Schema, default=None
-        Declares which columns are categories; None infers it from the dtypes of `real`.
+        Declares which columns are categories; None infers it from the dtypes of `real`. The columns that it declares
+        as identifiers are left out: fresh keys are not meant to be like the real ones.
 
     Returns
     -------
@@ -88,7 +89,7 @@ def column_scores(real, synthetic, schema=None):
     >>> column_scores(real, other)["score"].tolist()
     [0.75, 0.75]
     """
-    real, synthetic = paired_frames(real, synthetic)
+    real, synthetic = paired_frames(real, synthetic, schema)
     rows = []
     for name in real.columns:
         pair = real[name], synthetic[name]
@@ -188,7 +189,7 @@ def pair_scores(real, synthetic, schema=None):
     ----------
     The measures of these names in SDMetrics, docs.sdv.dev/sdmetrics, version 0.32.
     """
-    real, synthetic = paired_frames(real, synthetic)
+    real, synthetic = paired_frames(real, synthetic, schema)
     cells, numbers = [], {}
     for at, name in enumerate(real.columns):
         pair = real[name], synthetic[name]
@@ -259,7 +260,7 @@ def quality_score(real, synthetic, schema=None):
     >>> round(quality_score(X.iloc[::2], X.iloc[1::2]).overall, 2)
     0.93
     """
-    real, synthetic = paired_frames(real, synthetic)
+    real, synthetic = paired_frames(real, synthetic, schema)
     return score_of(column_scores(real, synthetic, schema), pair_scores(real, synthetic, schema))
 
 

@@ -11,6 +11,7 @@ from pandas.api import types as pdt
 from sklearn.preprocessing import OneHotEncoder
 
 from ..exceptions import InvalidInputError
+from ..tabular._columns import Identifier
 from ..tabular._formats import plain_forms
 from ..utils.printing import plain_number
 
@@ -49,13 +50,24 @@ def as_frame(rows, like=None):
     return frame
 
 
-def paired_frames(real, synthetic):
-    """Return both as frames with the same columns in the same order.
+def without_keys(rows, schema):
+    """Leave out the identifiers of a schema: fresh keys are not meant to be like the real ones."""
+    if schema is None or not hasattr(rows, "columns"):
+        return rows
+    return rows.drop(columns=[c for c in rows.columns if c in schema and isinstance(schema[c], Identifier)])
 
-    Raises ValueError: the columns differ, or one has no rows.
+
+def paired_frames(real, synthetic, schema=None):
+    """Return both as frames with the same columns in the same order, without the identifiers of a schema.
+
+    Raises ValueError: the columns differ, there is none, or one has no rows.
     """
     real = as_frame(real)
     synthetic = as_frame(synthetic, like=None if isinstance(synthetic, pd.DataFrame) else real)
+    some = real.shape[1] > 0
+    real, synthetic = (without_keys(rows, schema) for rows in (real, synthetic))
+    if some and not real.shape[1]:
+        raise ValueError("the schema declares all columns as identifiers, which are compared with nothing")
     if list(real.columns) != list(synthetic.columns):
         different = set(map(str, real.columns)) ^ set(map(str, synthetic.columns))
         raise ValueError(

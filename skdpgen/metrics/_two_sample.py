@@ -46,7 +46,7 @@ def detection_auroc(real, synthetic, *, schema=None, classifier=None, n_folds=3,
     -----
     **Leak.** Computed from private rows without protection, and no budget is charged: do not publish it.
     """
-    real, synthetic = paired_frames(real, synthetic)
+    real, synthetic = paired_frames(real, synthetic, schema)
     if min(len(real), len(synthetic)) < n_folds:
         raise ValueError(f"detection needs at least n_folds={n_folds} real and synthetic rows")
     if classifier is None:
@@ -107,7 +107,7 @@ def pmse(real, synthetic, *, schema=None):
     J. Snoke, G. Raab, B. Nowok, C. Dibben, A. Slavkovic, "General and specific utility measures for synthetic data",
     JRSS A 181, 2018.
     """
-    Z, origin = _labelled(numeric_matrices(*paired_frames(real, synthetic), schema))
+    Z, origin = _labelled(numeric_matrices(*paired_frames(real, synthetic, schema), schema))
     binary = np.array([len(np.unique(column)) <= 2 for column in Z.T])
     Z = np.column_stack([Z, np.square(Z[:, ~binary])])
     Z = Z[:, Z.std(axis=0) > 1e-12]
@@ -238,7 +238,7 @@ def _features(real, synthetic, extractor, schema):
         parts = [part.reshape(len(part), -1) for part in parts]
     else:
         tables = isinstance(real, tuple) or hasattr(real, "columns")
-        frames = paired_frames(real, synthetic)
+        frames = paired_frames(real, synthetic, schema)
         if tables:
             parts = numeric_matrices(*frames, schema)
         else:

@@ -63,7 +63,7 @@ def lost_categories(real, synthetic, schema=None):
     -----
     **Leak.** Lists values of real rows with their exact counts, rare ones among them. Do not publish it.
     """
-    real, synthetic = paired_frames(real, synthetic)
+    real, synthetic = paired_frames(real, synthetic, schema)
     rows = []
     for name in real.columns:
         if column_kind(real[name], None if schema is None else schema[name]) != "category":
@@ -107,7 +107,7 @@ def unseen_pairs(real, synthetic, schema=None, *, n_bins=10, max_levels=200):
     >>> unseen_pairs(real, other).pairs[["value", "other", "synthetic"]].values.tolist()
     [['m', 'yes', 1]]
     """
-    real, synthetic = paired_frames(real, synthetic)
+    real, synthetic = paired_frames(real, synthetic, schema)
     return unseen(value_cells(real, synthetic, schema, n_bins=n_bins, max_levels=max_levels))
 
 

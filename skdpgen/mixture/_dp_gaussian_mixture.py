@@ -367,6 +367,10 @@ class DPGaussianMixture(DensityMixin, LearnedRowsMixin, PrivateEstimator):
         self.n_components_ = parameters.n_components
         self.count_ = parameters.count
 
+    def fit_predict(self, X, y=None, groups=None):
+        """Fit to the rows, which is charged, and return `predict` of them: private, not a release."""
+        return self.fit(X, y, groups).predict(X)
+
     def predict(self, X):
         """Return the most probable component, or class when fitted with y, of each row: private, not a release."""
         best = self._responsibilities(X).argmax(axis=1)

@@ -11,14 +11,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import InvalidInputError
 from ..metrics._samples import as_frame, column_kind, each_distinct, to_numbers
-from ..tabular import Identifier
 from ..utils.strict_json import read_json
-
-
-def without_keys(rows, schema):
-    """Leave out the identifiers of a schema: fresh keys are not meant to be like the real ones."""
-    keys = () if schema is None else [c.name for c in schema.columns if isinstance(c, Identifier)]
-    return rows.drop(columns=[name for name in keys if name in rows.columns]) if len(keys) else rows
 
 
 def align(real, synthetic):

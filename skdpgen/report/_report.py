@@ -9,12 +9,12 @@ import pandas as pd
 
 from .. import __version__
 from .._types import unit_of
-from ..metrics._samples import as_frame
+from ..metrics._samples import as_frame, without_keys
 from ..tabular import Schema
 from ..utils.atomic import write_atomically
 from ..utils.printing import listed
 from ..utils.progress import progress_bar, shows_bars
-from ._inputs import align, categories, results_table, without_keys
+from ._inputs import align, categories, results_table
 from ._page import SEARCH, page
 from ._sections import Sections, check_images, images, latent_space, mixture_of, rows_of_model, utility
 from ._units import UnitColumn, split_units

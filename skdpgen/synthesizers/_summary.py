@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 import pandas as pd
 
+from .._types import unit_of
 from ..accounting import PrivacyCard
 from ..data.level_groups import noise_with_levels
 from ..data.table_plan import SEEN
@@ -35,6 +36,13 @@ _DENSE, _BESIDE = 5.0, 3
 _LEAST = 1e-7
 # Share of the rows in one cell and the two beside it, from which a column counts as one value.
 _NEARLY_ALL = 0.95
+# What else is said of the ends of columns, in words.
+_ENDS = {
+    "cut": "the learned bounds cut off values at this end",
+    "maybe cut": "the learned bounds may cut off values at this end, and the noise would hide it",
+    "smeared": "many rows lie together at this end; if they have one value, an interval is drawn in its place",
+    "one value": "nearly all rows have about this value, or the noise hides the others",
+}
 # Bounds that exclude no number: float32 has none beyond 3.4e38.
 _ANY_NUMBER = 1e38
 # Share of missing values from which a column is said to have no others.
@@ -128,6 +136,7 @@ class FitSummary:
     n_counted: float | None = None
     smallest_correlation: float | None = None
     usually_lost: float | None = None
+    _rows_of_unit: int = field(default=1, compare=False)
 
     def to_frame(self):
         """Return the columns as a DataFrame, one row each."""
@@ -162,7 +171,14 @@ class FitSummary:
     def _numbers_in_words(self):
         if self.counted == "rows":
             errors = "errors are standard errors, in rows and in percent of them"
-            return [f"{self.n_rows:.0f} rows by the released count; {errors}"]
+            words = [f"{self.n_rows:.0f} rows by the released count; {errors}"]
+            if self._rows_of_unit > 1:
+                words.append(
+                    f"weighting of rows: rows; a unit may have {self._rows_of_unit} of them, so errors are about "
+                    f"{self._rows_of_unit} times those of a fit for one row; with weighting='units' of PrivacyUnit "
+                    "(--unit-weighting units) they do not grow with this number"
+                )
+            return words
         return [
             f"{self.n_counted:.0f} units, which have {self.n_rows:.0f} of the rows used, by the released counts",
             "errors are standard errors, in units and in percent of them: a unit counts 1, shared by its rows",
@@ -181,6 +197,8 @@ class FitSummary:
                 "hidden low, hidden high: nothing is drawn at this end of the bounds: no row is there, or so few that "
                 "the noise hides them"
             )
+        ends = [end for column in ranges for end in column.ends]
+        words += [f"{mark}: {said}" for mark, said in _ENDS.items() if any(end.startswith(mark) for end in ends)]
         if any(column.learned and column.kind == "number" for column in ranges):
             words.append(
                 "learned bounds of numbers are rough, like powers of two: declare bounds in the schema, if they are "
@@ -335,8 +353,17 @@ def summarize(model, card: PrivacyCard, importance=None):
             columns[-1] = replace(summary, ends=("one category",))
             spikes[column.name] = [repr(value) for value in column.categories]
     what = {"counted": "units", "n_counted": n_counted} if counts_units else {}
-    relations = _smallest_correlation(model, noise, card.relation, n_counted)
-    return FitSummary(tuple(columns), n_rows, kept, spikes, smallest_correlation=relations, usually_lost=lost, **what)
+    unit = unit_of(card.relation)
+    return FitSummary(
+        tuple(columns),
+        n_rows,
+        kept,
+        spikes,
+        smallest_correlation=_smallest_correlation(model, noise, card.relation, n_counted),
+        usually_lost=lost,
+        _rows_of_unit=1 if unit is None else unit.weight,
+        **what,
+    )
 
 
 def _smallest_correlation(model, noise, neighboring, n_counted):

@@ -49,6 +49,8 @@ DIFFERENT_KINDS = (TypeError, ValueError, OverflowError)
 NOT_COMPARED = (
     "the constraint {text} compares values of different kinds in the rows, or its dates leave the range of dates"
 )
+# Most combinations of declared categories that are compared with a condition, to see whether any fulfils it.
+_MOST_COMPARED = 100_000
 _QUOTED = re.compile(r"`([^`]+)`")
 _IF = re.compile(r"if\b")
 # How constraints are written: comparisons, and conditions.
@@ -156,6 +158,12 @@ class RowConstraint(ConstraintText):
         for part in ast.walk(node):
             if isinstance(part, ast.Call):
                 self._check_call(part)
+            if isinstance(part, ast.Compare) and any(_is_none(side) for side in (part.left, *part.comparators)):
+                raise ValueError(
+                    f"the constraint {quoted(self.text)}: a condition cannot ask whether a value is missing, and None "
+                    'stands behind the colon alone: make a column of truth values of that before the fit, as in "if '
+                    'not has_job: job is None"'
+                )
         for part in ast.walk(node):
             if not isinstance(part, allowed):
                 raise ValueError(f"the constraint {quoted(self.text)} is no comparison of columns and values")
@@ -271,6 +279,7 @@ class RowConstraint(ConstraintText):
         for part in ast.walk(self._tree):
             if isinstance(part, ast.Compare):
                 self._check_categories(part, schema)
+        self._check_possible_categories(schema)
         tree = self._tree
         if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], _ORDER):
             sides = (tree.left, tree.comparators[0])
@@ -282,6 +291,19 @@ class RowConstraint(ConstraintText):
                     f"the constraint {quoted(self.text)} holds for no value within the bounds of {column.name!r}"
                 )
         return self
+
+    def _check_possible_categories(self, schema):
+        """Refuse a condition on declared categories alone that none of them fulfils, nor a missing value."""
+        columns = [schema[name] for name in self.columns]
+        if any(not isinstance(c, Categorical) or c.values is None or c.missing for c in columns) or len(columns) > 2:
+            return
+        if math.prod(len(column.values) for column in columns) > _MOST_COMPARED:
+            return
+        rows = np.meshgrid(*(np.arange(len(column.values)) for column in columns))
+        rows = {column.name: restore(codes.ravel(), column) for column, codes in zip(columns, rows)}
+        if not self._holds(pd.DataFrame(rows)).any():
+            named = " and ".join(repr(column.name) for column in columns)
+            raise ValueError(f"the constraint {quoted(self.text)} holds for no category of {named}")
 
     def _of_time_zones(self, schema):
         """What to do where dates with a time zone stand beside dates without one; else None."""
@@ -541,6 +563,10 @@ def _days(value, *, beside):
         return pd.to_timedelta(value, unit="D") if number else value
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return pd.Timedelta(value, unit="D") if number else value
+
+
+def _is_none(node):
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _dummy_rows(schema, categories):

@@ -284,10 +284,13 @@ def validate_rows(estimator, X, *, dtype="numeric", **options):
                 f"{_advice_of_images(estimator, np.shape(X))}"
             ) from None
         if text.startswith("Input X contains NaN"):
-            raise InvalidInputError(
-                "Input X contains NaN, and an array must be complete. A DataFrame may hold missing values, which the "
-                "synthesizers model: give pandas.DataFrame(X)"
-            ) from None
+            said = "an array must be complete. A DataFrame may hold missing values, which the synthesizers model"
+            if hasattr(X, "columns"):
+                name = type(estimator).__name__
+                said = f"{name} takes complete numbers alone: the synthesizers model missing values of a DataFrame"
+            else:
+                said += ": give pandas.DataFrame(X)"
+            raise InvalidInputError(f"Input X contains NaN, and {said}") from None
         if text.startswith("Complex data not supported"):  # and scikit-learn's the array
             raise InvalidInputError("Complex data not supported") from None
         raise

@@ -58,6 +58,13 @@ def test_the_options_that_read_all_values_are_named(texts, options):
     assert _options([*texts, "k.A."]) == (options, True)
 
 
+def test_more_marks_of_missing_values_are_possible_among_many_numbers():
+    marks = ["NA", "n/a", "unknown", "-", "?"]
+    assert _options(COMMA[:20] + marks) == ([], False)
+    assert _options(COMMA + marks) == (["--decimal ,"], True)
+    assert _options(COMMA + marks, placeholders=0) == ([], False)
+
+
 @pytest.mark.parametrize(
     "texts",
     [

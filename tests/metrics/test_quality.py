@@ -10,8 +10,19 @@ import pytest
 from scipy.stats import ks_2samp, pearsonr
 
 from skdpgen.exceptions import InvalidInputError
-from skdpgen.metrics import column_scores, lost_categories, pair_scores, quality_score, unseen_pairs
-from skdpgen.tabular import Categorical, Numeric, Schema
+from skdpgen.metrics import (
+    column_distances,
+    column_scores,
+    correlation_difference,
+    detection_auroc,
+    lost_categories,
+    pair_scores,
+    pmse,
+    quality_score,
+    two_way_tvd,
+    unseen_pairs,
+)
+from skdpgen.tabular import Categorical, Identifier, Numeric, Schema
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +49,25 @@ def tables():
 
 def shares(column):
     return column.value_counts(normalize=True)
+
+
+def test_identifiers_of_the_schema_are_compared_with_nothing(tables):
+    real, synthetic = (rows[["age", "kind"]] for rows in tables)
+    plain = Schema.from_kinds(real)
+    keyed = [rows.assign(key=[f"{who}{i}" for i in range(len(rows))]) for rows, who in ((real, "R"), (synthetic, "S"))]
+    schema = Schema([*plain.columns, Identifier("key")])
+    for figure in (quality_score, two_way_tvd, correlation_difference):
+        assert figure(*keyed, schema) == figure(real, synthetic, plain)
+    for figure in (detection_auroc, pmse):
+        assert figure(*keyed, schema=schema) == figure(real, synthetic, schema=plain)
+    for table in (column_scores, column_distances):
+        assert list(table(*keyed, schema).index) == ["age", "kind"]
+    assert "key" not in set(lost_categories(*keyed, schema)["column"])
+    assert quality_score(*keyed, schema).overall > quality_score(*keyed).overall + 0.2
+    # the synthetic rows need no keys
+    assert quality_score(keyed[0], synthetic, schema) == quality_score(real, synthetic, plain)
+    with pytest.raises(ValueError, match="declares all columns as identifiers"):
+        column_scores(keyed[0][["key"]], keyed[1][["key"]], schema)
 
 
 def test_the_score_of_a_column_is_ks_complement_or_tv_complement(tables):

@@ -38,6 +38,29 @@ def _mixture(covariance_type):
     return GaussianMixtureParameters(np.array([0.3, 0.7]), means, covariances, covariance_type)
 
 
+# ---- the interface of scikit-learn's GaussianMixture ----
+def test_fit_predict_is_a_charged_fit_and_its_predictions():
+    books = PrivacyAccountant(8.0)
+    mixture = DPGaussianMixture(bounds=(-6, 6), classes=[0, 1, 2], accountant=books)
+    found = mixture.fit_predict(X, Y)
+    assert len(books.charges) == 1
+    np.testing.assert_array_equal(found, mixture.predict(X))
+    assert (found == Y).mean() > 0.9
+    units = np.repeat(np.arange(3000), 2)
+    mixture = DPGaussianMixture(bounds=(-6, 6), unit="person", max_rows_per_unit=2)
+    assert set(mixture.fit_predict(X, groups=units)) == {0}
+    assert mixture.card_["unit"].startswith("all rows of one person")
+
+
+def test_missing_values_of_a_frame_are_refused_with_where_they_are_modelled():
+    frame = pd.DataFrame(X[:9], columns=["a", "b"])
+    frame.loc[3, "a"] = np.nan
+    with pytest.raises(ValueError, match="DPGaussianMixture takes complete numbers alone: the synthesizers model"):
+        DPGaussianMixture(bounds=(-6, 6)).fit(frame)
+    with pytest.raises(ValueError, match=r"give pandas\.DataFrame"):
+        DPGaussianMixture(bounds=(-6, 6)).fit(frame.to_numpy())
+
+
 # ---- parameters ----
 @pytest.mark.parametrize("covariance_type", ["diag", "full"])
 def test_log_prob_is_scipys(covariance_type):

@@ -365,6 +365,17 @@ def test_a_summary_says_which_learned_bounds_may_cut_off_values():
     assert [said for said in summary.warnings() if "may cut off values of 'visits' (0, 1)" in said]
 
 
+@pytest.mark.parametrize("end", ["cut low", "maybe cut high", "smeared low", "one value"])
+def test_a_printed_summary_explains_what_it_says_of_ends(end):
+    schema = Schema([Numeric("visits", (0, 9)), Numeric("age", (0, 99))])
+    frame = pd.DataFrame({"visits": _RNG.uniform(0, 9, 300), "age": _RNG.uniform(0, 99, 300)})
+    summary = MomentSynthesizer(1.0, schema=schema).fit(frame).summary_
+    mark = end.removesuffix(" low").removesuffix(" high")
+    assert f"\n{mark}: " not in repr(summary)
+    summary = dataclasses.replace(summary, columns=(dataclasses.replace(summary.columns[0], ends=(end,)),))
+    assert f"\n{mark}: " in repr(summary)
+
+
 def test_many_zeros_at_a_learned_end_are_no_cut_tail():
     values = np.concatenate([np.zeros(15_000), _RNG.exponential(60, 5_000)])
     assert not _ends_of(values, Numeric("x", (0, 1024)), True)

@@ -46,6 +46,9 @@ def test_a_summary_counts_rows_where_they_are_counted():
     summary = MomentSynthesizer(20.0, random_state=0, unit=PrivacyUnit("pid", 4)).fit(_visits()).summary_
     assert (summary.counted, summary.n_counted) == ("rows", None)
     assert "rows by the released count; errors are standard errors, in rows" in repr(summary)
+    assert "a unit may have 4 of them, so errors are about 4 times those of a fit for one row" in repr(summary)
+    summary = MomentSynthesizer(20.0, random_state=0, unit=PrivacyUnit("pid", 1)).fit(_visits()).summary_
+    assert "weighting of rows" not in repr(summary)
     assert f"rows are usually lost, those of {summary.smallest_kept:.0f} or more almost never" in repr(summary)
 
 
