@@ -46,6 +46,7 @@ from ..tabular._learning import (
     most_categories,
     number_columns,
     schema_and_candidates,
+    shown_rows,
     with_ranges,
 )
 from ..tabular._ranges import narrowed_ranges, range_histogram
@@ -510,6 +511,7 @@ class FrameRows:
             noisy, numbers_sd = joined_numbers(noisy, second, counts, (sd, second_sd))
         elif "numbers" in noise_multipliers:
             unspent.append("numbers")
+        n_rows = shown_rows(noisy, counts, sd, numbers_sd)
         learned, hidden, far = schema_and_candidates(
             noisy, counts, sd, *terms, **options, again=twice, numbers_sd=numbers_sd
         )
@@ -526,7 +528,7 @@ class FrameRows:
             query = self._of_seen(functools.partial(range_histogram, names=tuple(far)), learned)
             counts = self.source.reduce(query, add_sums)
             noisy, sd = _release(counts, noise_multipliers["ranges"], rng, neighboring)
-            learned = with_ranges(learned, narrowed_ranges(noisy, learned, tuple(far), sd), far, values)
+            learned = with_ranges(learned, narrowed_ranges(noisy, learned, tuple(far), sd, n_rows), far, values)
         elif "ranges" in noise_multipliers:
             unspent.append("ranges")
         return learned, tuple(unspent)

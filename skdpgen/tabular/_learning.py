@@ -67,7 +67,9 @@ _NANOSECONDS = 1677
 _MAYBE_OCCUPIED = 0.05
 # A resolution is learned where the counted rows exceed this many standard deviations of the noise on one of its
 # cells. It is the coarsest one that all rows but this share have, and this many standard deviations.
-_CLEAR, _FINER, _FINER_SDS = 12, 0.01, 3.0
+# With fewer rows, it is learned where more rows have it than need a finer one, by so many standard deviations: numbers
+# with missing values are floats, and would else be drawn with decimals.
+_CLEAR, _FINER, _FINER_SDS, _COARSER_SDS = 12, 0.01, 3.0, 4.0
 
 
 def schema_from_histogram(
@@ -144,8 +146,14 @@ def hides_ranges(noisy, histogram, noise_sd):
 
     It follows from the released counts alone; arguments as for `schema_from_histogram`.
     """
-    rows, _ = _rows_of_numbers(noisy, histogram, dict.fromkeys(histogram.schema.incomplete, noise_sd))
-    return are_few(rows, noise_sd)
+    return are_few(shown_rows(noisy, histogram, noise_sd), noise_sd)
+
+
+def shown_rows(noisy, histogram, noise_sd, numbers_sd=None):
+    """Number of rows by the counts of numbers and dates; see `schema_and_candidates` for the arguments."""
+    sd = noise_sd if numbers_sd is None else numbers_sd
+    sds = dict.fromkeys(histogram.schema.incomplete, sd)
+    return _rows_of_numbers(noisy, histogram, sds)[0]
 
 
 def are_few(n_rows, noise_sd):
@@ -236,8 +244,10 @@ def _complete(
                 column = _with_resolution(column, parts[-1], sd / column_weights(column)[-1], declared)
             open_, column = column, _with_bounds(column, outermost, declared)
             found = outermost is not None
-            if found and isinstance(column, Numeric) and far_from_zero(column, *_octaves(outermost)):
-                far[name] = open_
+            if found and isinstance(column, Numeric):
+                sure = outermost_bins(counts, sd / first_weight, len(names) - n_categorical) or outermost
+                if far_from_zero(column, *_octaves(sure), *_octaves(outermost)):
+                    far[name] = open_
             if found and (outermost[0] == 0 or outermost[1] == len(counts) - 1):
                 beyond.append(repr(name))
         learned.append(column)
@@ -435,11 +445,12 @@ def _with_resolution(column, counts, noise_sd, declared=()):
 
     A resolution that does not have all `declared` values would round them, or refuse them after the charge.
     """
-    if counts.sum() <= _CLEAR * noise_sd or counts.sum() <= 0:
-        return column
-    finer = counts.sum() - np.cumsum(counts)[:-1]  # rows that need a finer resolution, for each resolution
-    hidden = _FINER * counts.sum() + _FINER_SDS * noise_sd * np.sqrt(np.arange(len(finer), 0, -1))
-    fits = [r for r, fit in zip(resolutions_of(column), finer <= hidden) if fit and _has(column, r, declared)]
+    coarse, size = np.cumsum(counts)[:-1], np.arange(1, len(counts))
+    finer = counts.sum() - coarse  # rows that need a finer resolution, for each resolution
+    hidden = _FINER * counts.sum() + _FINER_SDS * noise_sd * np.sqrt(size[::-1])
+    clear = coarse > np.maximum(finer, 0.0) + _COARSER_SDS * noise_sd * np.sqrt(size)
+    clear |= counts.sum() > _CLEAR * noise_sd
+    fits = [r for r, fit in zip(resolutions_of(column), clear & (finer <= hidden)) if fit and _has(column, r, declared)]
     if not fits:
         return column
     resolution = fits[0]

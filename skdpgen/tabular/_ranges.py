@@ -20,7 +20,8 @@ from ._frames import numeric_bounds, numeric_values
 _SIZES = (8, 64, 512, 4096)
 # Weight of each grid. The squares sum to 1, so that a row moves a column by 1.
 _WEIGHT = 0.5
-# Numbers are far from zero where the largest is at most so many times the smallest: those of one or two octaves.
+# Numbers are far from zero where the largest is at most so many times the smallest: those of one or two octaves. Beside
+# one octave that stands out of the noise, the next on either side may be taken for occupied too.
 _FAR = 4
 # A narrower range has so much of the range of the occupied cells beside it on either side: for thin ends that the noise
 # hides. Normal numbers stand out up to about 1.5 standard deviations, and 2 % of them lie beyond 2.3.
@@ -31,18 +32,29 @@ _WORTH = 0.5
 _CLEAR = 10
 # Share of the rows that may lie outside, beyond what so many standard deviations of the noise explain.
 _OUTSIDE, _OUTSIDE_SDS = 0.005, 3.0
+# Share of the rows that the noise may hide outside, by the counts outside or those inside, whichever have less noise;
+# and of whole numbers where the range becomes so many times narrower: years are spread over little of 1024 to 2047.
+_HIDDEN, _HIDDEN_YEARS, _TIMES = 0.2, 0.45, 8
 
 
-def far_from_zero(column, lowest, highest):
+def far_from_zero(column, lowest, highest, least, most):
     """Tell whether numbers in the octaves from `lowest` to `highest` are worth a release of their range.
 
-    `column`: with its learned bounds. `lowest`, `highest`: outer edges of the octaves that the numbers are in.
+    `column`: with its learned bounds. `lowest`, `highest`: outer edges of the octaves that stand out of the noise.
+    `least`, `most`: the same of all that may have numbers.
     """
-    if lowest < 0 < highest or min(abs(lowest), abs(highest)) * _FAR < max(abs(lowest), abs(highest)):
+    one_octave = _ratio(lowest, highest) <= 2
+    if _ratio(least, most) > (4 * _FAR if one_octave else _FAR):
         return False
     low, high = numeric_bounds(column)
     # few whole numbers have a bin each
     return not column.whole or high - low >= MAX_UNIT_CELLS
+
+
+def _ratio(lowest, highest):
+    """How many times as far from zero one edge is as the other; infinite where zero is between them."""
+    near, far = sorted((abs(lowest), abs(highest)))
+    return math.inf if lowest < 0 < highest or near == 0 else far / near
 
 
 def range_histogram(frame, schema, names, unit_sizes=None):
@@ -64,21 +76,22 @@ def range_histogram(frame, schema, names, unit_sizes=None):
     return joint_histogram(codes, _SIZES * len(names), [_WEIGHT] * len(codes), unit_sizes)
 
 
-def narrowed_ranges(noisy, schema, names, noise_sd):
+def narrowed_ranges(noisy, schema, names, noise_sd, n_rows):
     """Return the range that the released grids show of each column, no wider than its bounds.
 
     `noisy`: `range_histogram` with noise.
     `schema`, `names`: as they were counted.
     `noise_sd`: standard deviation of the noise on a count of weight 1.
+    `n_rows`: number of rows, as far as released counts show it.
     The ranges are in the units of `numeric_bounds`; whole where the column is. Columns that need no narrower range are
         left out.
     """
     found, parts = {}, split_histogram(noisy, _SIZES * len(names))
     for k, name in enumerate(names):
-        first, last = _occupied(parts[k * len(_SIZES) : (k + 1) * len(_SIZES)], noise_sd / _WEIGHT, len(names))
+        column, grids = schema[name], parts[k * len(_SIZES) : (k + 1) * len(_SIZES)]
+        first, last = _occupied(grids, noise_sd / _WEIGHT, len(names), n_rows, column.whole)
         if (first, last) == (0, _SIZES[-1]):
             continue
-        column = schema[name]
         low, span = _grid(column)
         lower, upper = low + span * first / _SIZES[-1], low + span * last / _SIZES[-1]
         if column.whole:
@@ -93,7 +106,7 @@ def _grid(column):
     return low, high - low + (1.0 if column.whole else 0.0)
 
 
-def _occupied(grids, sd, n_columns):
+def _occupied(grids, sd, n_columns, n_rows, whole):
     """First cell of the finest grid that the numbers are in, and the end of the last one."""
     first, last = 0, _SIZES[-1]
     for counts, size in zip(grids, _SIZES):
@@ -106,8 +119,11 @@ def _occupied(grids, sd, n_columns):
         margin = max(1, math.ceil(_MARGIN * (cells[1] - cells[0] + 1)))
         a, b = max(cells[0] - margin, 0), min(cells[1] + 1 + margin, len(inside))
         outside = float(inside.sum() - inside[a:b].sum())
-        explained = _OUTSIDE * max(float(inside.sum()), 0.0) + _OUTSIDE_SDS * sd * (len(inside) - (b - a)) ** 0.5
-        if outside > explained:
+        noise = sd * (len(inside) - (b - a)) ** 0.5
+        if outside > _OUTSIDE * max(float(inside.sum()), 0.0) + _OUTSIDE_SDS * noise:
+            break
+        hidden = min(outside + noise, n_rows - float(inside[a:b].sum()) + sd * (b - a) ** 0.5)
+        if hidden > n_rows * (_HIDDEN_YEARS if whole and (b - a) * width * _TIMES <= last - first else _HIDDEN):
             break
         if (b - a) * width > _WORTH * (last - first):
             continue

@@ -12,7 +12,7 @@ from skdpgen import DPSGD, MomentSynthesizer, P3GMSynthesizer, PrivacyUnit
 from skdpgen.tabular import Numeric, Schema
 from skdpgen.tabular import _ranges as ranges
 from skdpgen.tabular._ranges import far_from_zero, narrowed_ranges, range_histogram
-from skdpgen.testing import check_noninterference
+from skdpgen.testing import check_noninterference, seeded_noise
 
 pytestmark = pytest.mark.usefixtures("short_fits")
 
@@ -121,7 +121,7 @@ def test_noise_alone_and_numbers_all_over_an_octave_narrow_nothing():
     for _ in range(200):
         for name, counts in {"nothing": nothing, "wide": wide, "narrow": narrow}.items():
             noisy = counts + 2 * 20.0 * rng.standard_normal(len(counts))
-            narrowed[name] += bool(narrowed_ranges(noisy, schema, ["x"], 20.0))
+            narrowed[name] += bool(narrowed_ranges(noisy, schema, ["x"], 20.0, 5_000 if name != "nothing" else 1))
     assert narrowed == {"nothing": 0, "wide": 0, "narrow": 200}
 
 
@@ -131,7 +131,7 @@ def test_a_thin_end_that_noise_does_not_hide_stays_inside():
     values = np.concatenate([rng.normal(1100, 3, 19_000), rng.normal(2000, 3, 1_000)])
     counts = range_histogram(pd.DataFrame({"x": values}), schema, ["x"]).value
     for _ in range(50):
-        found = narrowed_ranges(counts + 2 * 10.0 * rng.standard_normal(len(counts)), schema, ["x"], 10.0)
+        found = narrowed_ranges(counts + 2 * 10.0 * rng.standard_normal(len(counts)), schema, ["x"], 10.0, 20_000)
         low, high = found.get("x", (1024.0, 2048.0))
         assert low < 1095
         assert high > 2005
@@ -139,13 +139,42 @@ def test_a_thin_end_that_noise_does_not_hide_stays_inside():
 
 def test_far_columns_are_those_of_one_or_two_octaves_with_many_values():
     column = Numeric("x", (1024.0, 2048.0))
-    assert far_from_zero(column, 1024.0, 2048.0)
-    assert far_from_zero(column, 512.0, 2048.0)
-    assert far_from_zero(column, -2048.0, -1024.0)
-    assert not far_from_zero(column, 256.0, 2048.0)
-    assert not far_from_zero(column, -1024.0, 2048.0)
-    assert not far_from_zero(Numeric("x", (64, 127), integer=True), 64.0, 128.0)  # a bin each
-    assert far_from_zero(Numeric("x", (1024, 2047), integer=True), 1024.0, 2048.0)
+    assert far_from_zero(column, *2 * (1024.0, 2048.0))
+    assert far_from_zero(column, *2 * (512.0, 2048.0))
+    assert far_from_zero(column, *2 * (-2048.0, -1024.0))
+    assert not far_from_zero(column, *2 * (256.0, 2048.0))
+    assert not far_from_zero(column, *2 * (-1024.0, 2048.0))
+    assert not far_from_zero(Numeric("x", (64, 127), integer=True), *2 * (64.0, 128.0))  # a bin each
+    assert far_from_zero(Numeric("x", (1024, 2047), integer=True), *2 * (1024.0, 2048.0))
+    # of one octave that stands out, the next ones may be taken for occupied too
+    assert far_from_zero(Numeric("x", (0, 4095), integer=True), 1024.0, 2048.0, 512.0, 4096.0)
+    assert not far_from_zero(Numeric("x", (0, 4095), integer=True), 512.0, 2048.0, 512.0, 4096.0)
+    assert not far_from_zero(Numeric("x", (0.0, 4096.0)), 1024.0, 2048.0, 0.0, 4096.0)
+
+
+def test_years_are_not_spread_over_an_octave_that_noise_opens():
+    """The octaves beside the years may be taken for occupied: the range is counted again nevertheless."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"year": rng.integers(1974, 2017, 3_000), "group": rng.choice(["a", "b"], 3_000)})
+    for seed in range(12):
+        with seeded_noise(seed, quiet=True):
+            synth = MomentSynthesizer(epsilon=1.0, delta=1e-5, random_state=0).fit(frame)
+        years = synth.sample(3_000, random_state=0)["year"]
+        assert abs(years.quantile(0.1) - frame["year"].quantile(0.1)) < 8
+        assert abs(years.quantile(0.9) - frame["year"].quantile(0.9)) < 8
+
+
+def test_a_value_that_many_rows_have_is_not_taken_for_all_rows():
+    """Noise on the many cells of a fine grid explains all other rows, and the range shrank to the one value."""
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random(2_000) < 0.18, 13.0, rng.normal(12, 2.5, 2_000).round(2))
+    schema = Schema([Numeric("x", (8.0, 16.0), decimals=2)])
+    counts = range_histogram(pd.DataFrame({"x": values}), schema, ["x"]).value
+    for _ in range(50):
+        found = narrowed_ranges(counts + 2 * 40.0 * rng.standard_normal(len(counts)), schema, ["x"], 40.0, 2_000)
+        low, high = found.get("x", (8.0, 16.0))
+        assert low < 10
+        assert high > 14
 
 
 def test_numbers_on_both_sides_of_a_power_of_two():

@@ -198,6 +198,41 @@ def test_of_few_declared_values_those_beside_the_rows_are_no_doubt(n_values, n_b
     assert len(binning.doubtful) > 0
 
 
+def test_numbers_of_few_decimals_have_a_cell_each():
+    for bounds, decimals in [((0.0, 2.0), 2), ((-1.5, 3.0), 1), ((0.005, 0.25), 3), ((0.03, 0.71), 2)]:
+        column = Numeric("x", bounds, decimals=decimals)
+        edges = fine_grid(column)
+        values = np.round(np.arange(*bounds, 10.0**-decimals), decimals)
+        values = np.append(values[values < bounds[1] - 1e-9], bounds[1])
+        assert np.array_equal(np.searchsorted(edges[1:-1], values, side="right"), np.arange(len(values)))
+        assert len(edges) == len(values) + 1
+        assert (edges[0], edges[-1]) == bounds
+    assert len(fine_grid(Numeric("x", (0.0, 25.5), decimals=1))) == 257
+    assert len(fine_grid(Numeric("x", (0.0, 25.6), decimals=1))) < 200  # too many
+
+
+def test_prices_at_few_values_stay_at_them():
+    rng = np.random.default_rng(0)
+    column = Numeric("price", (0.0, 1.0), decimals=2)
+    values = rng.choice([0.49, 0.59, 0.69, 0.89], size=5_000, p=[0.1, 0.1, 0.5, 0.3])
+    counts = bins_histogram(values[:, None], Schema([column])).value
+    binning = bins_from_histogram(counts + 40 * rng.standard_normal(len(counts)), Schema([column]), 40.0)["price"]
+    drawn = np.round(binning.sample(rng.choice(binning.n_bins, p=binning.bin_mass, size=5_000), rng), 2)
+    assert np.isin(drawn, [0.49, 0.59, 0.69, 0.89]).mean() > 0.85
+
+
+def test_the_end_of_learned_values_is_not_cut_off_where_it_may_hold_many_rows():
+    noise = np.random.default_rng(0)
+    column = Numeric("x", (16, 31), integer=True)
+    truth = 2000 * np.append(0.6 * np.array([0.3, 0.2, 0.2, 0.1, 0.1, 0.1]), np.full(10, 0.04))
+    kept = []
+    for _ in range(50):
+        binning = learned_binning(truth + 87 * noise.standard_normal(16), column, 87.0, 16, 27, learned_bounds=True)
+        drawn = binning.sample(noise.choice(binning.n_bins, p=binning.bin_mass, size=2_000), noise)
+        kept.append((drawn > 24).mean())
+    assert np.mean(np.array(kept) > 0.05) > 0.8
+
+
 def test_an_empty_tail_gets_nothing():
     rng = np.random.default_rng(0)
     column = Numeric("x", (0, 1e6))

@@ -48,6 +48,15 @@ def learn(data, sd, seed=0, columns=None):
         )["x"]
 
 
+@pytest.mark.parametrize("kind", ["whole", "whole_with_gaps"])
+def test_whole_numbers_of_few_rows_are_learned_to_be_whole(kind):
+    """Numbers with missing values are floats: 0 and 1 would else be drawn as 1.017."""
+    learned = [learn(values(kind, 1_000, seed), 40.0, seed).step for seed in range(40)]
+    assert np.mean(np.array(learned) == 1) > 0.9
+    for other in ("measured", "cents", "shares", "tenths"):
+        assert not any(learn(values(other, 1_000, seed), 40.0, seed).step for seed in range(40))
+
+
 @pytest.mark.parametrize("sd", [0.0, 40.0])
 @pytest.mark.parametrize(
     ("kind", "step", "decimals"),
