@@ -18,7 +18,7 @@ from ._frames import check_columns, numeric_bounds, numeric_values
 
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
-MAX_UNIT_CELLS = 256
+MAX_UNIT_CELLS = 512
 # Integers (or multiples of a step) up to which a column has few values; the probability, over all columns, that one
 # value stands out although no row has it; and the probability from which a value is in a run that stands out. With .5,
 # .7, .9 and none of these runs, the mean distance of 1,000 rows with 1 to 7 is .12, .14, .22 and .59 (noise 60, bounds
@@ -204,7 +204,7 @@ def fine_grid(column):
     """Return the public fine grid of a numeric or datetime column: edges that depend on its bounds alone.
 
     `column`: with bounds.
-    Returns an array of shape (n_cells + 1,): up to 256 integers (or multiples of `step`, or numbers of so many
+    Returns an array of shape (n_cells + 1,): up to 512 integers (or multiples of `step`, or numbers of so many
         `decimals`) have a cell each: numbers with few values pile up at some of them. Else the grid is the union of 64
         cells of equal width and 72 to 96 whose width grows with the distance from zero (from the lower bound, where
         zero is outside), with zero and the two bounds as separate points: amounts of money are often zero, and clipped

@@ -207,8 +207,8 @@ def test_numbers_of_few_decimals_have_a_cell_each():
         assert np.array_equal(np.searchsorted(edges[1:-1], values, side="right"), np.arange(len(values)))
         assert len(edges) == len(values) + 1
         assert (edges[0], edges[-1]) == bounds
-    assert len(fine_grid(Numeric("x", (0.0, 25.5), decimals=1))) == 257
-    assert len(fine_grid(Numeric("x", (0.0, 25.6), decimals=1))) < 200  # too many
+    assert len(fine_grid(Numeric("x", (0.0, 51.1), decimals=1))) == 513
+    assert len(fine_grid(Numeric("x", (0.0, 51.2), decimals=1))) < 200  # too many
 
 
 def test_prices_at_few_values_stay_at_them():
