@@ -18,7 +18,8 @@ from ._frames import check_columns, numeric_bounds, numeric_values
 
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
-MAX_UNIT_CELLS = 512
+# Numbers, or steps of a datetime, up to which each has a cell.
+MAX_UNIT_CELLS, _MAX_UNIT_MOMENTS = 512, 256
 # Integers (or multiples of a step) up to which a column has few values; the probability, over all columns, that one
 # value stands out although no row has it; and the probability from which a value is in a run that stands out. With .5,
 # .7, .9 and none of these runs, the mean distance of 1,000 rows with 1 to 7 is .12, .14, .22 and .59 (noise 60, bounds
@@ -208,16 +209,16 @@ def fine_grid(column):
         `decimals`) have a cell each: numbers with few values pile up at some of them. Else the grid is the union of 64
         cells of equal width and 72 to 96 whose width grows with the distance from zero (from the lower bound, where
         zero is outside), with zero and the two bounds as separate points: amounts of money are often zero, and clipped
-        values pile up at a bound. Declared `spikes` are points too. Datetimes have 128 cells of equal width and the two
-        bounds.
+        values pile up at a bound. Declared `spikes` are points too. Datetimes of more than 256 steps have 128 cells of
+        equal width and the two bounds.
     """
     low, high = map(float, numeric_bounds(column))
-    if column.whole and high - low < MAX_UNIT_CELLS:
-        return np.arange(low, high + 2)
     datetime = isinstance(column, Datetime)
+    if column.whole and high - low < (_MAX_UNIT_MOMENTS if datetime else MAX_UNIT_CELLS):
+        return np.arange(low, high + 2)
     if not datetime and 0 < (column.decimals or 0) <= MOST_WRITTEN:
         unit = 10.0**-column.decimals
-        if (high - low) / unit < MAX_UNIT_CELLS:
+        if 1 <= (high - low) / unit < MAX_UNIT_CELLS:
             middle = low + (np.arange(math.ceil((high - low) / unit - 1e-6)) + 0.5) * unit
             return np.concatenate([[low], middle[(middle > low) & (middle < high)], [high]])
     edges = [np.linspace(low, high, 129 if datetime else 65)]
@@ -294,7 +295,7 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1, *, learned_b
         starts = merge((1 - _EVEN) * mass + _EVEN * mass.sum() * even, noise_sd, max_bins)
     # A little mass far out moves a mean a lot: bins outside the range are doubtful, and other bins have no mass there.
     stops = [*starts[1:], len(mass)]
-    if few and not learned_bounds:
+    if few and not learned_bounds and last > first:
         beside = -(-len(mass) // _VALUES_A_NEIGHBOUR)
         first, last = max(first - beside, 0), min(last + beside, len(mass) - 1)
     doubtful = [] if binary else [k for k, (a, b) in enumerate(zip(starts, stops)) if b <= first or a > last]
