@@ -53,7 +53,7 @@ def test_fit_predict_is_a_charged_fit_and_its_predictions():
 
 
 def test_missing_values_of_a_frame_are_refused_with_where_they_are_modelled():
-    frame = pd.DataFrame(X[:9], columns=["a", "b"])
+    frame = pd.DataFrame(X[:9].copy(), columns=["a", "b"])
     frame.loc[3, "a"] = np.nan
     with pytest.raises(ValueError, match="DPGaussianMixture takes complete numbers alone: the synthesizers model"):
         DPGaussianMixture(bounds=(-6, 6)).fit(frame)
