@@ -56,8 +56,8 @@ def room_for(expected, most=1) -> int:
 def room_for_units(expected, unit) -> int:
     """Places for the rows of records, or of units, that take part independently: see `room_for`.
 
-    `expected`: mean number of rows. Where each unit counts 1, that of units, or the mean sum of the weights of rows: a
-    unit then has up to `max_rows` rows for each 1.
+    `expected`: mean sum of the weights of the rows. Where each row counts 1, it is the mean number of rows. Where each
+        unit counts 1, it is the mean number of units, each of which has up to `max_rows` rows.
     """
     if unit is None:
         return room_for(expected)
@@ -471,8 +471,9 @@ class PartedSum(ClippedSum):
         parts = network.part_of(inputs[0]).cpu().numpy()
         weights = units.weights(self.weighting).to(device)
         for part, room in enumerate(self._places):
-            rows, length = np.flatnonzero((units.codes >= 0) & (parts == part)), min(room, len(parts))
-            at, length = self._drawn(len(rows), length), max(length, len(rows))
+            rows = np.flatnonzero((units.codes >= 0) & (parts == part))
+            places = min(room, len(parts))  # no more than the batch has
+            at, length = self._drawn(len(rows), places), max(places, len(rows))
             if len(rows):
                 codes = np.full(length, -1, dtype=np.int64)
                 codes[at] = units.codes[rows]

@@ -64,9 +64,9 @@ def paired_frames(real, synthetic, schema=None):
     """
     real = as_frame(real)
     synthetic = as_frame(synthetic, like=None if isinstance(synthetic, pd.DataFrame) else real)
-    some = real.shape[1] > 0
+    had_columns = real.shape[1] > 0
     real, synthetic = (without_keys(rows, schema) for rows in (real, synthetic))
-    if some and not real.shape[1]:
+    if had_columns and not real.shape[1]:
         raise ValueError("the schema declares all columns as identifiers, which are compared with nothing")
     if list(real.columns) != list(synthetic.columns):
         different = set(map(str, real.columns)) ^ set(map(str, synthetic.columns))

@@ -18,7 +18,7 @@ from ._frames import check_columns, numeric_bounds, numeric_values
 
 # A cell [v, next number after v) holds one value: a point, of which numbers may have a spike (zero, a bound).
 _TINY = np.finfo(np.float64).tiny
-# Numbers, or steps of a datetime, up to which each has a cell.
+# Numbers up to which each has a cell, and steps of a datetime: more cells lose thin ends, and dates have few spikes.
 MAX_UNIT_CELLS, _MAX_UNIT_MOMENTS = 512, 256
 # Integers (or multiples of a step) up to which a column has few values; the probability, over all columns, that one
 # value stands out although no row has it; and the probability from which a value is in a run that stands out. With .5,
@@ -219,8 +219,9 @@ def fine_grid(column):
     if not datetime and 0 < (column.decimals or 0) <= MOST_WRITTEN:
         unit = 10.0**-column.decimals
         if 1 <= (high - low) / unit < MAX_UNIT_CELLS:
-            middle = low + (np.arange(math.ceil((high - low) / unit - 1e-6)) + 0.5) * unit
-            return np.concatenate([[low], middle[(middle > low) & (middle < high)], [high]])
+            # halfway between two numbers as they are rounded, whatever the bounds are
+            halfway = (np.arange(math.floor(low / unit), math.ceil(high / unit) + 1) + 0.5) * unit
+            return np.concatenate([[low], halfway[(halfway > low) & (halfway < high)], [high]])
     edges = [np.linspace(low, high, 129 if datetime else 65)]
     if datetime:
         pass  # no point in time is nearer to zero than others

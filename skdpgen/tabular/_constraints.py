@@ -293,7 +293,7 @@ class RowConstraint(ConstraintText):
         return self
 
     def _check_possible_categories(self, schema):
-        """Refuse a condition on declared categories alone that none of them fulfils, nor a missing value."""
+        """Refuse a condition that no combination of the declared categories fulfils; missing values may fulfil it."""
         columns = [schema[name] for name in self.columns]
         if any(not isinstance(c, Categorical) or c.values is None or c.missing for c in columns) or len(columns) > 2:
             return

@@ -211,6 +211,17 @@ def test_numbers_of_few_decimals_have_a_cell_each():
     assert len(fine_grid(Numeric("x", (0.0, 51.2), decimals=1))) < 200  # too many
 
 
+@pytest.mark.parametrize("bounds", [(4.13, 9.98), (-3.07, 2.02), (0.35, 3.25)])
+def test_numbers_of_few_decimals_come_back_whatever_the_bounds_are(bounds):
+    """Learned bounds end anywhere: a cell holds the numbers that are rounded to one number."""
+    column, rng = Numeric("x", bounds, decimals=1), np.random.default_rng(0)
+    values = rng.choice(np.round(np.arange(bounds[0] + 0.1, bounds[1] - 0.1, 0.7), 1), 3_000)
+    counts = bins_histogram(values[:, None], Schema([column])).value
+    binning = bins_from_histogram(counts.astype(float), Schema([column]), 0.0)["x"]
+    drawn = np.round(binning.sample(binning.codes(values), rng), 1)
+    assert set(drawn) == set(values)
+
+
 def test_prices_at_few_values_stay_at_them():
     rng = np.random.default_rng(0)
     column = Numeric("price", (0.0, 1.0), decimals=2)
