@@ -32,7 +32,7 @@ from _fits import (
 )
 from _sabotage import Claim, after, assert_caught, mutant_ids
 
-from skdpgen._types import BoundedSum
+from skdpgen._types import BoundedSum, BoundedUnit
 from skdpgen.accounting import PrivacyAccountant, PrivacyCard, _card, _renyi
 from skdpgen.accounting import _pricing as pricing
 from skdpgen.accounting._filter import PrivacyFilter
@@ -50,7 +50,8 @@ from skdpgen.dpsgd import (
 from skdpgen.dpsgd import (
     _noise as noise,
 )
-from skdpgen.dpsgd._clipping import _has_larger_entry, clip_factors, room_for_units
+from skdpgen.dpsgd._clipping import _has_larger_entry, clip_factors
+from skdpgen.dpsgd._places import batches_of_units, room_for_units
 from skdpgen.mechanisms import (
     add_gaussian,
     class_first_moments,
@@ -140,7 +141,11 @@ INDEPENDENT = Claim(test_loader.test_inclusion_is_independent_of_record_and_step
 WHOLE_BATCHES = Claim(test_loader.test_large_batches_come_whole_in_chunks_of_one_shape)
 PLACES = Claim(test_places_of_rows.test_all_places_of_a_step_are_equally_likely)
 FREE_PLACES = Claim(test_places_of_rows.test_steps_of_one_seed_differ_by_what_joins, (37, 8))
-PLACES_OF_UNITS = Claim(test_places_of_rows.test_units_stand_in_a_random_order_at_random_places)
+PLACES_OF_UNITS = Claim(test_places_of_rows.test_units_draw_their_batches_and_places_whatever_the_others_do)
+OTHER_BATCHES = Claim(test_places_of_rows.test_a_unit_that_joins_moves_no_unit_of_another_batch, (37, 8), 1, "rows")
+ROOM_OF_BATCHES = Claim(
+    test_places_of_rows.test_each_physical_batch_of_units_has_room, 5000, BoundedUnit("person", 7), 1200
+)
 JOINING_UNIT = Claim(
     test_places_of_rows.test_what_joins_moves_a_sum_by_its_own_contribution_alone, (37, 8), "fast", "rows"
 )
@@ -559,7 +564,23 @@ MUTANTS = [
     (
         "units in the order of the table",
         [PLACES_OF_UNITS],
-        (PoissonLoader._chunks, ("$indices[self._rng.permutation(len($indices))]", "$indices")),
+        (
+            PoissonLoader._chunks_of_units,
+            ("self._rng.permutation($length)[: len($rows)]", "np.arange(len($rows))"),
+        ),
+    ),
+    (
+        "units in equal parts of those that a step includes",
+        [PLACES_OF_UNITS, OTHER_BATCHES],
+        (
+            PoissonLoader._chunks_of_units,
+            ("self._rng.integers($number, len($units))", "np.arange(len($units)) * $number // len($units)"),
+        ),
+    ),
+    (
+        "physical batches of units with room for the mean",
+        [ROOM_OF_BATCHES],
+        (batches_of_units, ("room_for($rows / $batches, $shared, $batches)", "math.ceil($rows / $batches)")),
     ),
     (
         "one order for all steps",

@@ -15,7 +15,6 @@ import warnings
 
 import numpy as np
 import torch
-from scipy.special import lambertw
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 from torch.func import functional_call, grad, vmap
@@ -23,15 +22,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .._types import BoundedSum
 from ._layers import _ROWS_CANCELLATION, RULES, Pool, UnsupportedShapeError
+from ._places import MOST_ROWS, room_for_units
 from ._seeding import torch_lock
 from ._units import Arrangement, RowUnits, rule_of_units
 
 # Scalars of example gradients that the reference path holds at once (256 MB in float32).
 _REFERENCE_SCALARS = 2**26
-# Rows of one part computed at once, at most (as `DPSGDPlan.physical_batch`).
-_MOST_ROWS = 1024
-# Minus the logarithm of the probability with which a step has more records than places (see `room_for`).
-_RARE = 36
 # Smallest clip factor: float32 holds numbers below 2**-126 with fewer and fewer digits, and a factor that is rounded up
 # leaves a gradient above its clip norm.
 _SMALLEST_FACTOR = 2.0**-100
@@ -39,29 +35,6 @@ _SMALLEST_FACTOR = 2.0**-100
 # clip factor, which rounds each entry by up to 2**-150. If no entry of either is above 2**110 times the clip norm, this
 # moves the product by at most 2**-40 of the clip norm for each place and root of the number of weights.
 _LARGEST_ENTRY = 2.0**110
-
-
-def room_for(expected, most=1) -> int:
-    """Places for records that take part independently: more of them come with a probability below e**-36.
-
-    `expected`: mean number of records, or of rows of units with at most `most` rows each. A sum of independent numbers
-    between 0 and 1, of mean m, is above a > m with a probability of at most exp(-(a log(a / m) - a + m)) (Chernoff).
-    With Lambert's function W this is e**-L at a = m exp(1 + W((L / m - 1) / e)).
-    """
-    mean = expected / most
-    room = mean * math.exp(1 + lambertw((_RARE / mean - 1) / math.e).real)
-    return max(1, math.ceil(most * room))
-
-
-def room_for_units(expected, unit) -> int:
-    """Places for the rows of records, or of units, that take part independently: see `room_for`.
-
-    `expected`: mean sum of the weights of the rows. Where each row counts 1, it is the mean number of rows. Where each
-        unit counts 1, it is the mean number of units, each of which has up to `max_rows` rows.
-    """
-    if unit is None:
-        return room_for(expected)
-    return room_for(expected * unit.max_rows if unit.weighting == "units" else expected, unit.max_rows)
 
 
 class LossModule(nn.Module):
@@ -449,7 +422,7 @@ class PartedSum(ClippedSum):
         for part, room in enumerate(self._places):
             rows = torch.nonzero(mask & (parts == part)).flatten()
             at = self._drawn(len(rows), room)
-            size = min(room, _MOST_ROWS)
+            size = min(room, MOST_ROWS)
             with network.only(part):
                 for first in range(0, max(room, len(rows)), size):
                     here = (at >= first) & (at < first + size)

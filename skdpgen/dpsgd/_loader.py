@@ -116,16 +116,17 @@ class PoissonLoader:
     Notes
     -----
     Batch sizes are private: they are neither stored nor returned, and no public attribute holds the number of records.
-    All physical batches have one shape. A record stands at a place drawn out of ``plan.places``, and free places are
+    A record stands at a place drawn out of ``plan.places``, in physical batches of one shape, and free places are
     zero: a record that joins takes a free place, and no other moves (see `slack_of_sums`). No record that is sampled is
-    dropped. No unit is split between chunks, because its rows are clipped together: a unit of more rows than
-    ``plan.physical_batch`` gets a chunk as long as it needs. The running time of a step depends on the number of chunks
-    and is not protected: whoever can time single steps of a fit must be trusted.
+    dropped. No unit is split between physical batches, because its rows are clipped together. A unit draws its batch,
+    and its rows stand at places drawn there; a unit of many rows is computed alone. The running time of a step depends
+    on the number of batches and is not protected: whoever can time single steps of a fit must be trusted.
     """
 
     def __init__(self, dataset, *, plan, rng, noise_shape=None, device="cpu", dtype=torch.float32, units=None):
         self.plan = plan
-        self.physical_batch = plan.physical_batch
+        self._batches = plan.physical_batches
+        self.physical_batch = self._batches.size
         self.noise_shape = None if noise_shape is None else tuple(noise_shape)
         self.device, self.dtype = torch.device(device), dtype
         self._rng = rng
@@ -162,7 +163,7 @@ class PoissonLoader:
     def _chunks(self, indices):
         """The physical batches of a step: records, or units, at places that are drawn."""
         if self._rows is not None:
-            yield from self._chunks_of_units(indices[self._rng.permutation(len(indices))])
+            yield from self._chunks_of_units(indices)
             return
         size = self.physical_batch
         places = self._rng.permutation(max(self.plan.places, len(indices)))[: len(indices)]
@@ -172,15 +173,18 @@ class PoissonLoader:
             yield self._chunk(indices[here], places[here] % size)
 
     def _chunks_of_units(self, units):
-        """Units, in their order, in chunks of at most `physical_batch` rows; no unit is split."""
-        size = self.physical_batch
-        ends, start, done = np.cumsum(self._sizes[units]), 0, 0
-        while start < len(units):
-            stop = max(start + 1, int(np.searchsorted(ends, done + size, side="right")))
-            rows, codes = self._rows_of(units[start:stop])
-            length = size * max(1, -(-len(rows) // size))  # more than one batch for a single unit alone
+        """Large units alone; each of the others in a physical batch that it draws. No unit moves another."""
+        size, number, shared = self._batches
+        large = self._sizes[units] > shared
+        for unit in units[large]:
+            rows, codes = self._rows_of(unit[None])
+            yield self._chunk(rows, np.arange(len(rows)), codes, len(rows))
+        units = units[~large]
+        drawn = self._rng.integers(number, len(units)) if number > 1 else np.zeros(len(units), dtype=np.int64)
+        for batch in np.unique(drawn):
+            rows, codes = self._rows_of(units[drawn == batch])
+            length = size * max(1, -(-len(rows) // size))  # more than `size` in very rare steps alone: see `room_for`
             yield self._chunk(rows, self._rng.permutation(length)[: len(rows)], codes, length)
-            start, done = stop, ends[stop - 1]
 
     def _rows_of(self, units):
         """Rows of units, those of the largest unit first, and the unit of each, numbered as they come."""

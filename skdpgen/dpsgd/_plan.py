@@ -12,7 +12,8 @@ from ..accounting._calibration import check_noise_of_steps
 from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.printing import shown
 from ..utils.validation import convert_fields
-from ._clipping import ClippedSum, PartedSum, room_for_units
+from ._clipping import ClippedSum, PartedSum
+from ._places import batches_of_records, batches_of_units
 
 # Relative error of the gradient of a unit, whose rows may cancel (see `_layers`).
 _ROUNDING_OF_UNITS = 2.0**-15
@@ -261,7 +262,8 @@ class DPSGDPlan(ChargedPlan):
         Relation under which the plan is charged and `epsilon` is computed.
     max_physical_batch : int, default=None
         Rows computed at once. A larger batch is accumulated over several of these and a smaller one is padded, so that
-        every pass has one shape. None: room for almost any step (see `room_for`), in equal parts of at most 1024.
+        every pass has one shape. None: room for almost any step (see `room_for`), in equal parts of at most 1024. For
+        units it is a limit, 4096 by default (see `batches_of_units`).
     unit : PrivacyUnit, default=None
         What a "record" is above, where it is not a row: all rows of a person, for example. Each step then includes
         every unit independently; the gradient of a unit is the sum ("rows") or the mean ("units") over its rows, and is
@@ -360,21 +362,22 @@ class DPSGDPlan(ChargedPlan):
         return self.l2_bound / (1 + self.slack) if self.private else math.inf
 
     @property
+    def physical_batches(self):
+        """Number and places of the physical batches of a step, all public: a `PhysicalBatches`."""
+        limit = None if self.max_physical_batch is None else int(self.max_physical_batch)
+        if self.unit is None:
+            return batches_of_records(self.expected_batch_size, limit)
+        return batches_of_units(self.expected_batch_size, self.unit, limit)
+
+    @property
     def physical_batch(self) -> int:
-        """Rows of one forward pass, padding included."""
-        if self.max_physical_batch is not None:
-            return int(self.max_physical_batch)
-        room = self._room
-        return max(1 if self.unit is None else self.unit.max_rows, -(-room // -(-room // 1024)))
+        """Rows of one forward pass, padding included; a unit that is computed alone has passes of its size."""
+        return self.physical_batches.size
 
     @property
     def places(self) -> int:
-        """Places of a step for records; of all its physical batches, which are a multiple of `physical_batch`."""
-        return self.physical_batch * -(-self._room // self.physical_batch)
-
-    @property
-    def _room(self):
-        return room_for_units(self.expected_batch_size, self.unit)
+        """Places of all physical batches of a step."""
+        return self.physical_batches.size * self.physical_batches.number
 
     @property
     def steps_per_epoch(self) -> int:

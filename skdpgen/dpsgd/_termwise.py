@@ -16,7 +16,8 @@ from torch.utils._pytree import tree_map
 
 from .._types import BoundedSum
 from ..utils.validation import convert_fields
-from ._clipping import Aggregate, ClippedSum, clip_factors, first_leaf, room_for, square_norm
+from ._clipping import Aggregate, ClippedSum, clip_factors, first_leaf, square_norm
+from ._places import room_for
 from ._plan import DPSGDPlan
 from ._units import RowUnits
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 
 import numpy as np
 import pytest
@@ -13,7 +12,8 @@ from torch import nn
 
 from skdpgen._types import BoundedUnit
 from skdpgen.dpsgd import ClippedSum, DPSGDPlan, LossModule, PartedPlan, PoissonLoader, TermwiseAggregate, TermwisePlan
-from skdpgen.dpsgd._clipping import PartedSum, room_for
+from skdpgen.dpsgd._clipping import PartedSum
+from skdpgen.dpsgd._places import batches_of_units, room_for
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator
 
 # Widths of a linear layer whose rows kernels round in two ways, by their place.
@@ -205,20 +205,42 @@ def test_more_records_than_places_are_as_rare_as_stated(expected, most):
 
 
 @pytest.mark.parametrize("expected", [0.5, 1, 20, 300, 1000, 5000])
+@pytest.mark.parametrize("size", [None, 1200])
+def test_physical_batches_have_room_for_a_step(expected, size):
+    plan = DPSGDPlan(1.0, 1, 1.0, 1.0, float(expected), max_physical_batch=size)
+    assert plan.places >= room_for(expected)
+    assert plan.places % plan.physical_batch == 0
+    assert plan.physical_batch == size or plan.physical_batch <= 1024
+
+
+@pytest.mark.parametrize("expected", [0.5, 1, 20, 300, 1000, 5000, 1e6])
 @pytest.mark.parametrize(
     "unit",
-    [None, BoundedUnit("person", 7), BoundedUnit("person", 1100), BoundedUnit("person", 7, "units")],
+    [BoundedUnit("person", 1), BoundedUnit("person", 7), BoundedUnit("person", 1100), BoundedUnit("person", 7, "units"),
+     BoundedUnit("person", 900, "units")],
     ids=str,
-)
-@pytest.mark.parametrize("size", [None, 1200])
-def test_physical_batches_have_room_for_a_step(expected, unit, size):
-    plan = DPSGDPlan(1.0, 1, 1.0, 1.0, float(expected), unit=unit, max_physical_batch=size)
-    most = 1 if unit is None else unit.max_rows
-    rows = expected * 7 if unit is not None and unit.weighting == "units" else expected
-    assert plan.places >= room_for(rows, most)
-    assert plan.places % plan.physical_batch == 0
-    assert size is not None or plan.physical_batch <= max(1024, most)
-    assert plan.physical_batch >= most
+)  # fmt: skip
+@pytest.mark.parametrize("limit", [None, 1200])
+def test_each_physical_batch_of_units_has_room(expected, unit, limit):
+    """Units that share batches come to more rows than one of them has as rarely as stated, whatever their sizes."""
+    plan = DPSGDPlan(1.0, 1, 1.0, 1.0, expected, unit=unit, max_physical_batch=limit)
+    size, batches, shared = plan.physical_batches
+    assert shared <= size <= (limit or 4096)
+    assert shared == unit.max_rows or shared >= (limit or 4096) // 64
+    # the worst case: units of as many rows as may share a batch
+    units = expected if unit.weighting == "units" else expected / shared
+    assert stats.poisson.logsf(size // shared, units / batches) + np.log(batches) < -35
+    if batches > 1:  # of the places, a fifth is used, or more
+        assert batches * size < 5 * (units * shared + size)
+
+
+def test_where_memory_is_short_each_unit_is_computed_alone():
+    unit = BoundedUnit("person", 7)
+    assert batches_of_units(20.0, unit, 63) == (63, 0, 0)
+    plan = DPSGDPlan(1.0, 1, 1.0, 1.0, 20.0, unit=unit, max_physical_batch=63)
+    units = np.repeat(np.arange(6), [7, 1, 3, 3, 5, 1])
+    (batch,) = PoissonLoader(np.zeros((20, 1)), plan=plan, rng=make_noise_generator("fast"), units=units)
+    assert [(len(chunk.X), len(set(chunk.units))) for chunk in batch] == [(n, 1) for n in (7, 1, 3, 3, 5, 1)]
 
 
 @pytest.mark.parametrize("weighting", ["rows", "units"])
@@ -228,7 +250,7 @@ def test_units_of_the_largest_size_have_room_in_one_physical_batch(weighting):
     plan = DPSGDPlan(0.5, 20, 1.0, 1.0, expected, unit=BoundedUnit("person", 5, weighting))
     units, rng = np.repeat(np.arange(100), 5), make_noise_generator("fast")
     loader = PoissonLoader(np.zeros((500, 1)), plan=plan, rng=rng, units=units)
-    assert [len(list(batch)) for batch in loader] == [1] * 20
+    assert [[len(chunk.X) for chunk in batch] for batch in loader] == [[plan.physical_batch]] * 20
 
 
 def test_all_places_of_a_step_are_equally_likely():
@@ -248,18 +270,23 @@ def test_all_places_of_a_step_are_equally_likely():
     assert stats.binomtest(again, len(first) - 1, 1 / 15).pvalue > 1e-5
 
 
-def test_units_stand_in_a_random_order_at_random_places():
-    unit = BoundedUnit("person", 1)
-    plan = DPSGDPlan(1.0, 2000, 1.0, 1.0, 4.0, unit=unit, max_physical_batch=2)
-    chunks = []
-    for batch in PoissonLoader(
-        np.arange(4.0)[:, None], plan=plan, rng=make_noise_generator("fast"), units=np.arange(4)
-    ):
-        rows = [chunk.X[chunk.mask].flatten().int().tolist() for chunk in batch]
-        chunks.append(tuple(itertools.chain(*rows)))
-    counts = np.unique(chunks, axis=0, return_counts=True)[1]
-    assert len(counts) == 24
-    assert stats.chisquare(counts).pvalue > 1e-5
+def test_units_draw_their_batches_and_places_whatever_the_others_do():
+    plan = DPSGDPlan(1.0, 3000, 1.0, 1.0, 60.0, unit=BoundedUnit("person", 1), max_physical_batch=100)
+    size, batches, _ = plan.physical_batches
+    assert (size, batches) == (88, 2)
+    found = np.zeros((3000, 2, 4), dtype=int)  # batch and place of the first four units in each step
+    loader = PoissonLoader(np.arange(60.0)[:, None], plan=plan, rng=make_noise_generator("fast"), units=np.arange(60))
+    for step, batch in enumerate(loader):
+        for number, chunk in enumerate(batch):
+            at = torch.nonzero(chunk.mask).flatten().numpy()
+            units = chunk.X[at].flatten().numpy().astype(int)
+            found[step][:, units[units < 4]] = np.array([np.full(len(at), number), at])[:, units < 4]
+    # all 16 ways of four units to draw one of two batches, and all places
+    assert stats.chisquare(np.bincount(found[:, 0] @ [8, 4, 2, 1], minlength=16)).pvalue > 1e-5
+    for places in found[:, 1].T:
+        assert stats.chisquare(np.bincount(places // 8, minlength=11)).pvalue > 1e-5
+    together = found[:, 1][found[:, 0, 0] == found[:, 0, 1]][:, :2]
+    assert abs(stats.spearmanr(*together.T)[0]) < 5 / len(together) ** 0.5
 
 
 class _Everyone(NoiseGenerator):
@@ -268,3 +295,70 @@ class _Everyone(NoiseGenerator):
 
 def _everyone(seed):
     return _Everyone("seeded", seed=seed)
+
+
+# ---- steps of units in several physical batches ---------------------------------------------------------------------
+class _Coupled(_Everyone):
+    """Draws of two neighbours that are compared: the units that both have draw the same, and then the one that joins.
+
+    What a unit draws first is read from one stream, and the places of a batch are a permutation of this number.
+    """
+
+    def __init__(self, seed):
+        super().__init__("seeded", seed=seed)
+        self._draws, self._seed = np.random.default_rng(seed), seed
+
+    def integers(self, high, size=None):
+        return self._draws.integers(high, size=size)
+
+    def permutation(self, n):
+        return np.random.default_rng((self._seed, n)).permutation(n)
+
+
+class PacksUnits(PoissonLoader):
+    """Sabotage: units in a random order fill one batch after the other, so that one that joins may move many."""
+
+    def _chunks_of_units(self, units):
+        size = self.physical_batch
+        units = units[self._rng.permutation(10**4)[: len(units)].argsort()]
+        ends, start, done = np.cumsum(self._sizes[units]), 0, 0
+        while start < len(units):
+            stop = max(start + 1, int(np.searchsorted(ends, done + size, side="right")))
+            rows, codes = self._rows_of(units[start:stop])
+            yield self._chunk(rows, self._rng.permutation(size)[: len(rows)], codes, size)
+            start, done = stop, ends[stop - 1]
+
+
+def steps_of_neighbours(width, loader, joining, seed, weighting="rows"):
+    """Sums of a step in several batches whose rows lie at a kink, without and with a unit of `joining` rows."""
+    module, n = AtTheKink(*width), 400
+    X, y, _ = rows_at_the_kink(module, n)
+    unit = BoundedUnit("person", 40, weighting)
+    plan = DPSGDPlan(1.0, 1, 1.0, 1.0, float(n if weighting == "rows" else n // 2), unit=unit, max_physical_batch=300)
+    found = []
+    for k in (0, joining):
+        rows, labels = (torch.cat([x, torch.zeros(k, x.shape[1])]) for x in (X, y))
+        units = np.concatenate([np.arange(n) // 2, np.full(k, n)])
+        (batch,) = loader((rows, labels), plan=plan, rng=_Coupled(seed), units=units)
+        total = ClippedSum(LossModule(module), 1.0, clip_norm=plan.clip_norm, weighting=weighting)
+        total.reset()
+        lengths = [len(chunk.X) for chunk in batch if [total.add(chunk.X, chunk.y, mask=chunk.mask, units=chunk.units)]]
+        found.append(torch.cat([part.flatten().double() for part in total.result().value]))
+    return found, lengths
+
+
+@pytest.mark.parametrize("width", WIDTHS, ids=str)
+@pytest.mark.parametrize("joining", [1, 40])
+@pytest.mark.parametrize("weighting", ["rows", "units"])
+def test_a_unit_that_joins_moves_no_unit_of_another_batch(width, joining, weighting):
+    """One row joins a shared batch; 40 rows are computed alone. Their gradients are zero: the sums are equal."""
+    for seed in range(4):
+        (one, other), lengths = steps_of_neighbours(width, PoissonLoader, joining, seed, weighting)
+        assert len(lengths) > 2
+        assert torch.equal(one, other)
+
+
+def test_units_that_fill_one_batch_after_the_other_fail_that_test():
+    if torch.backends.mkl.is_available():
+        moved = [steps_of_neighbours(width, PacksUnits, 1, seed)[0] for width in WIDTHS for seed in range(4)]
+        assert max(float((one - other).norm()) for one, other in moved) > 1.0  # its gradient is zero

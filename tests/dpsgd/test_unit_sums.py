@@ -356,14 +356,19 @@ def test_sampling_rows_in_place_of_units_fails_that_test():
     assert found[:, np.bincount(GROUPS) == 5].mean() == pytest.approx(1 - 0.9**5, abs=0.05)
 
 
-def test_a_large_batch_comes_in_chunks_that_never_split_a_unit():
-    plan = make_plan(0.999999, 3, 260, max_physical_batch=16)
+@pytest.mark.parametrize("size", [16, 150])
+def test_a_large_batch_comes_in_chunks_that_never_split_a_unit(size):
+    """Units of 5 and 3 rows are alone where 150 rows are computed at once, and all are where 16 are."""
+    plan = make_plan(0.999999, 3, 260, max_physical_batch=size)
     for batch in numbered(GROUPS, plan):
         chunks = list(batch)
-        assert all(chunk.X.shape == (16, 1) for chunk in chunks)
+        assert all(len(chunk.X) <= size for chunk in chunks)
         assert all((chunk.units[~chunk.mask.numpy()] == -1).all() for chunk in chunks)
         assert sum(int(chunk.mask.sum()) for chunk in chunks) == 260
-        assert len(chunks) <= 2 * 260 // 12
+        alone = [len(chunk.X) for chunk in chunks if (chunk.units == chunk.units[0]).all()]
+        assert sorted(alone) == sorted(size for size in np.bincount(GROUPS) if size > plan.physical_batches.shared)
+        assert all(len(chunk.X) == plan.physical_batch for chunk in chunks if len(set(chunk.units)) > 1)
+        assert len(chunks) <= len(alone) + plan.physical_batches.number
     assert taken(numbered(GROUPS, plan), GROUPS, 3)[1]
     assert not taken(numbered(GROUPS, plan, SplitsUnits), GROUPS, 3)[1]
 
@@ -371,7 +376,7 @@ def test_a_large_batch_comes_in_chunks_that_never_split_a_unit():
 def test_the_sum_does_not_depend_on_the_chunks():
     engine, sums = engine_of(), []
     X = data(260, 6).numpy()
-    for size in (16, 64, 1024):
+    for size in (16, 200, 1024):
         plan = make_plan(1.0, 1, 260, max_physical_batch=size)
         engine.reset()
         for chunk in next(iter(PoissonLoader(X, plan=plan, rng=make_noise_generator("fast"), units=GROUPS))):
@@ -412,12 +417,12 @@ def test_of_a_unit_with_more_rows_than_the_plan_says_so_many_are_used():
 
 def test_draws_for_latents_do_not_depend_on_which_units_are_sampled():
     """Every place of a chunk gets its draws, so that those of other units are the same in distribution."""
-    plan, drawn = make_plan(1.0, 2, 260, max_physical_batch=300), []
+    plan, drawn = make_plan(1.0, 2, 260), []
     for units in (GROUPS, GROUPS[:200]):
         with pytest.warns(PrivacyLeakWarning), seeded_noise(3):
             loader = numbered(units, plan, noise_shape=(2, 3))
         drawn.append(torch.stack([chunk.noise for batch in loader for chunk in batch]))
-    assert drawn[0].shape == (2, 300, 2, 3)
+    assert drawn[0].shape == (2, plan.physical_batch, 2, 3)
     assert torch.equal(*drawn)
 
 
@@ -440,7 +445,7 @@ def test_a_plan_of_units_costs_what_one_of_records_costs():
     assert "unit" not in plan.numbers
     assert of_units.numbers["unit"] == {"name": "person", "max_rows": 20, "weighting": "rows"}
     assert of_units.slack > plan.slack
-    assert plan.physical_batch < of_units.physical_batch <= 1024
+    assert plan.physical_batch < of_units.physical_batch == of_units.places <= 4096
     assert copy.copy(of_units) is of_units
 
 

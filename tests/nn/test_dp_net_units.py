@@ -118,9 +118,10 @@ def test_without_noise_a_step_is_the_mean_over_rows_or_over_units():
 
 def test_units_of_one_row_train_as_records(X, monkeypatch):
     monkeypatch.setattr(NoiseGenerator, "keeps_order", True)  # the places of units are drawn otherwise
-    nets = []
+    nets, size = [], None
     for max_rows, groups in ((1, np.arange(60)), (None, None)):
-        plan = make_plan(max_rows=max_rows, max_physical_batch=60)
+        plan = make_plan(max_rows=max_rows, max_physical_batch=size)
+        size = plan.physical_batch
         with pytest.warns(PrivacyLeakWarning), seeded_noise(2):
             nets.append(make_net(plan).fit(X, groups=groups))
     torch.testing.assert_close(parameters(nets[0]), parameters(nets[1]), rtol=1e-3, atol=1e-4)
