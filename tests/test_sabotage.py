@@ -51,7 +51,7 @@ from skdpgen.dpsgd import (
     _noise as noise,
 )
 from skdpgen.dpsgd._clipping import _has_larger_entry, clip_factors
-from skdpgen.dpsgd._places import batches_of_units, room_for_units
+from skdpgen.dpsgd._places import _shared_batches, room_for_units
 from skdpgen.mechanisms import (
     add_gaussian,
     class_first_moments,
@@ -580,7 +580,7 @@ MUTANTS = [
     (
         "physical batches of units with room for the mean",
         [ROOM_OF_BATCHES],
-        (batches_of_units, ("room_for($rows / $batches, $shared, $batches)", "math.ceil($rows / $batches)")),
+        (_shared_batches, ("room_for($rows / $number, $shared, $number)", "math.ceil($rows / $number)")),
     ),
     (
         "one order for all steps",

@@ -35,9 +35,10 @@ CANCELLED = {
         ("conv", "fast"), ("conv, Gram", "fast"), ("layer norm", "fast"), ("embedding", "fast"), ("linear", "vmap")
     )
 }  # fmt: skip
+MANY_ROWS = Claim(test_unit_sums.test_a_unit_of_many_rows_of_a_linear_layer, (6, 5))
 PARTS = Claim(test_unit_sums.test_rows_of_a_unit_in_several_parts_are_clipped_together, "rows")
 SAMPLING = Claim(test_unit_sums.test_units_are_sampled_whole_and_independently_at_the_rate)
-CHUNKS = Claim(test_unit_sums.test_a_large_batch_comes_in_chunks_that_never_split_a_unit, 150)
+CHUNKS = Claim(test_unit_sums.test_a_large_batch_comes_in_chunks_that_never_split_a_unit, 15)
 SLACK = Claim(test_unit_sums.test_a_plan_of_units_costs_what_one_of_records_costs)
 LOSS = Claim(test_dp_net_units.test_without_noise_a_step_is_the_mean_over_rows_or_over_units)
 GROUP_SUM = {
@@ -104,6 +105,11 @@ MUTANTS = [
         "cancellation not allowed for in products of places",
         [CANCELLED["conv"]],
         (_layers._outer_product, ("$found.add_($size.square_(), alpha=_ROWS_CANCELLATION)", "$found")),
+    ),
+    (
+        "norms of the rows of large units taken for zero",
+        [MANY_ROWS],
+        (_layers._add_up_rows, ("(_norms($left, 1) * _norms($right, 2)).sum(1)", "0 * _norms($left, 1).sum(1)")),
     ),
     (
         "cancellation not allowed for in Gram matrices of places",

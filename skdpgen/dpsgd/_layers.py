@@ -184,7 +184,7 @@ def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient
     """
     batch, places, rows = left.shape[0], left.shape[-1], pool.rows
     shape = (*left.shape[1:-1], width)
-    scalars = rows * math.prod(shape)
+    scalars = math.prod(shape) * (1 if rows == places else rows)
     keep = pool.total(batch) * math.prod(shape) <= _KEEP
     step = min(batch, max(1, _BLOCK // max(places * width, scalars)))
     gradients = (
@@ -199,10 +199,7 @@ def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient
             torch.matmul(left[i:j], right, out=part)
             norms[i:j] = pool.square_norms(part)
         else:
-            of_rows = left[i:j].unflatten(-1, (rows, -1)).movedim(-2, 1), right.unflatten(-2, (rows, -1)).movedim(-3, 1)
-            of_rows = torch.matmul(*of_rows)
-            torch.sum(of_rows, 1, out=part)
-            size = torch.linalg.vector_norm(of_rows.flatten(2), dim=2, dtype=torch.float64).sum(1)
+            size = _add_up_rows(left[i:j], right, rows, part)
             norms[i:j] = pool.square_norms(part).add_(size.square_(), alpha=_ROWS_CANCELLATION)
         if not keep:
             # the sum has other rounding errors than these products
@@ -212,6 +209,22 @@ def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient
         out["weight"].view(-1).addmv_(gradients.flatten(1).t(), factors, beta=beta)
 
     return LayerGradient(norms, weighted_sum if keep else whole_sum)
+
+
+def _add_up_rows(left, right, rows, out):
+    """Write the gradients of units of several rows; return the sums of the norms of the gradients of their rows."""
+    if left.dim() == 3 and left.shape[-1] == rows:
+        # one place for each row: its gradient is a product of two vectors, and so is the norm
+        torch.matmul(left, right, out=out)
+        return (_norms(left, 1) * _norms(right, 2)).sum(1)
+    of_rows = left.unflatten(-1, (rows, -1)).movedim(-2, 1), right.unflatten(-2, (rows, -1)).movedim(-3, 1)
+    of_rows = torch.matmul(*of_rows)
+    torch.sum(of_rows, 1, out=out)
+    return _norms(of_rows.flatten(2), 2).sum(1)
+
+
+def _norms(x, dim):
+    return torch.linalg.vector_norm(x, dim=dim, dtype=torch.float64)
 
 
 def _pair(value):

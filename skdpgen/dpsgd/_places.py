@@ -16,9 +16,10 @@ _RARE = 36
 # Records and units are computed in physical batches of at most so many rows, where nothing else is said. Units get
 # more: the fewer of them a physical batch holds on average, the larger the share of its places that stays free.
 MOST_ROWS, _MOST_ROWS_OF_UNITS = 1024, 4096
-# Where units need several physical batches, those of more rows than this share of one are computed alone. With a 64th,
-# a shared batch is 28 % full on average, or more; with a 16th, it would be 1 % full.
-_SHARE_OF_ONE = 64
+# Units of at most this share of a physical batch share it: with larger ones, most of its places would stay free.
+_LARGEST_SHARE = 16
+# A pass for one unit takes the time of so many rows of a large one (measured for layers of 100 to 500 outputs: 40).
+_ROWS_OF_A_PASS = 32
 
 
 def room_for(expected, most=1, batches=1) -> int:
@@ -66,19 +67,38 @@ def batches_of_records(expected, limit=None) -> PhysicalBatches:
 
 
 def batches_of_units(expected, unit, limit=None) -> PhysicalBatches:
-    """Physical batches for units, each of which draws one of them whatever the others do.
+    """Physical batches for units: each of few rows draws one of them whatever the others do, larger ones are alone.
 
-    One batch has room for a step of all units, if that is at most `limit` rows. Else units of few rows draw one of
-    several batches: so many that no batch of a step is too small, but for the probability of `room_for`. A unit of more
-    rows is computed alone. With others it would need much free room, and alone it needs none beside its rows.
+    With others, a unit of many rows would need much free room. Alone, it needs none beside its rows, and the time of a
+    pass. So the number of rows up to which units share batches is the one for which a step takes the least time.
     """
     limit = limit or max(_MOST_ROWS_OF_UNITS, unit.max_rows)
     if (room := max(unit.max_rows, room_for_units(expected, unit))) <= limit:
-        return PhysicalBatches(room, 1, unit.max_rows)
-    if not (shared := min(unit.max_rows, limit // _SHARE_OF_ONE)):
-        return PhysicalBatches(limit, 0, 0)
+        best = PhysicalBatches(room, 1, unit.max_rows)
+    else:
+        best = PhysicalBatches(limit, 0, 0)
+    least, most = _cost(best, expected, unit), min(unit.max_rows, limit // _LARGEST_SHARE)
+    for shared in sorted({most, *(2**i for i in range(most.bit_length()))} - {0, best.shared}):
+        batches = _shared_batches(expected, unit, limit, shared)
+        if (cost := _cost(batches, expected, unit)) < least:
+            best, least = batches, cost
+    return best
+
+
+def _shared_batches(expected, unit, limit, shared) -> PhysicalBatches:
+    """As many batches for units of at most `shared` rows as they need, so that each has at most `limit` places."""
     rows = expected * shared if unit.weighting == "units" else expected
-    batches = -(-math.ceil(rows) // limit)
-    while (size := room_for(rows / batches, shared, batches)) > limit:
-        batches += -(-batches // 20)
-    return PhysicalBatches(max(size, shared), batches, shared)
+    number = -(-math.ceil(rows) // limit)
+    while (size := room_for(rows / number, shared, number)) > limit:
+        number += -(-number // 20)
+    return PhysicalBatches(max(size, shared), number, shared)
+
+
+def _cost(batches, expected, unit) -> float:
+    """Time of a step in rows: all places, and the passes for units of more than `shared` rows.
+
+    Where each row counts 1, there are at most ``expected / (shared + 1)`` of them. Else nothing public says how many
+    there are, and this share of the units is a guess.
+    """
+    alone = 0 if batches.shared == unit.max_rows else expected / (batches.shared + 1)
+    return batches.size * batches.number + alone * _ROWS_OF_A_PASS

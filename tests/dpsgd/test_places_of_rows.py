@@ -226,7 +226,9 @@ def test_each_physical_batch_of_units_has_room(expected, unit, limit):
     plan = DPSGDPlan(1.0, 1, 1.0, 1.0, expected, unit=unit, max_physical_batch=limit)
     size, batches, shared = plan.physical_batches
     assert shared <= size <= (limit or 4096)
-    assert shared == unit.max_rows or shared >= (limit or 4096) // 64
+    assert (shared == 0) == (batches == 0)
+    if not shared:
+        return  # each unit is computed alone
     # the worst case: units of as many rows as may share a batch
     units = expected if unit.weighting == "units" else expected / shared
     assert stats.poisson.logsf(size // shared, units / batches) + np.log(batches) < -35
@@ -234,10 +236,20 @@ def test_each_physical_batch_of_units_has_room(expected, unit, limit):
         assert batches * size < 5 * (units * shared + size)
 
 
+@pytest.mark.parametrize("weighting", ["rows", "units"])
+def test_units_of_few_rows_do_not_pay_for_larger_ones(weighting):
+    """Places for the largest units in all batches would be mostly free: 40 times those of rows that there are."""
+    few, many = (batches_of_units(600.0, BoundedUnit("person", k, weighting)) for k in (3, 2000))
+    assert few.shared == 3
+    assert few.number == 1
+    assert 1 < many.shared < 100
+    assert many.size * many.number < 5000
+
+
 def test_where_memory_is_short_each_unit_is_computed_alone():
     unit = BoundedUnit("person", 7)
-    assert batches_of_units(20.0, unit, 63) == (63, 0, 0)
-    plan = DPSGDPlan(1.0, 1, 1.0, 1.0, 20.0, unit=unit, max_physical_batch=63)
+    assert batches_of_units(20.0, unit, 15) == (15, 0, 0)
+    plan = DPSGDPlan(1.0, 1, 1.0, 1.0, 20.0, unit=unit, max_physical_batch=15)
     units = np.repeat(np.arange(6), [7, 1, 3, 3, 5, 1])
     (batch,) = PoissonLoader(np.zeros((20, 1)), plan=plan, rng=make_noise_generator("fast"), units=units)
     assert [(len(chunk.X), len(set(chunk.units))) for chunk in batch] == [(n, 1) for n in (7, 1, 3, 3, 5, 1)]
