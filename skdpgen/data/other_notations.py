@@ -48,11 +48,14 @@ _LIKE_TIMES = r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
 # Hours from 1 to 12 have AM or PM behind them, as spreadsheets and databases write them: 01/02/2020 12:00:00 AM.
 _HALF_DAY = r"(?: ?[AaPp][Mm])?"
 _LIKE_DATES = rf"\d{{1,4}}([./-])\d{{1,2}}\1\d{{1,4}}(?:[T ]\d{{1,2}}:\d{{2}}(?::\d{{2}})?{_HALF_DAY})?"
-# With English names of months, as statistical programs write them: 24JUN2023, 24-Jun-2023, 24JUN2023:13:45:00.
+# With English names of months, as statistical programs write them: 24JUN2023, 24-Jun-2023, 24JUN2023:13:45:00; and with
+# the month first: Jun 24, 2023.
 _NAMED = tuple(day.replace(" ", mark) for mark in ("", "-", " ", ".") for day in ("%d %b %Y", "%d %B %Y", "%d %b %y"))
-_NAMED_DATES = tuple(day + clock for day in _NAMED for clock in (*_CLOCKS, ":%H:%M", ":%H:%M:%S"))
+_MONTH_FIRST = ("%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y")
+_NAMED_DATES = tuple(day + clock for day in (*_NAMED, *_MONTH_FIRST) for clock in (*_CLOCKS, ":%H:%M", ":%H:%M:%S"))
 _LIKE_NAMED = (
-    rf"\d{{1,2}}([ .-]?)[A-Za-z]{{3,9}}\1(?:\d{{4}}|\d{{2}})(?:[T :]\d{{1,2}}:\d{{2}}(?::\d{{2}})?{_HALF_DAY})?"
+    r"(?:\d{1,2}([ .-]?)[A-Za-z]{3,9}\1(?:\d{4}|\d{2})|[A-Za-z]{3,9} \d{1,2},? \d{4})"
+    rf"(?:[T :]\d{{1,2}}:\d{{2}}(?::\d{{2}})?{_HALF_DAY})?"
 )
 # What programs write for a missing value: R, SAS, SPSS and Stata, Python, databases and spreadsheets.
 _USUAL_MARKS = frozenset(("NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", ".", "#N/A", "<NA>", "NaT"))

@@ -129,6 +129,8 @@ def test_a_fit_refuses_them_and_charges_nothing():
         ("%Y-%m-%d %I:%M %p", "format='%Y-%m-%d %I:%M %p'"),
         ("%d%b%Y", "format='%d%b%Y'"),
         ("%d%b%Y %I:%M:%S %p", "format='%d%b%Y %I:%M:%S %p'"),
+        ("%b %d, %Y", "format='%b %d, %Y'"),
+        ("%b %d %Y %I:%M%p", "format='%b %d %Y %I:%M%p'"),
     ],
 )
 @pytest.mark.parametrize("capitals", [False, True])
@@ -185,6 +187,11 @@ def test_days_of_a_zone_that_are_text_are_read_as_days_by_the_advice(zone):
     assert (drawn.dt.hour == 0).mean() > 0.98
     assert str(drawn.dt.tz) == zone
     assert MomentSynthesizer(8.0).fit(frame.assign(at=read)).schema_["at"].resolution != "D"  # in UTC they are hours
+
+
+@pytest.mark.parametrize("texts", [["May 2020", "June 2020"], ["Room 12 2020"], ["Apt 5, 1020"], ["Mai 12, 2020"]])
+def test_words_beside_numbers_are_no_dates(texts):
+    assert _options(texts, iso=True) == ([], False)
 
 
 @pytest.mark.parametrize("texts", [["2:1", "10:3"], ["25:10", "13:45"], ["13:45", "2020-01-01"]])
