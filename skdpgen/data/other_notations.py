@@ -54,7 +54,7 @@ _NAMED = tuple(day.replace(" ", mark) for mark in ("", "-", " ", ".") for day in
 _MONTH_FIRST = ("%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y")
 _NAMED_DATES = tuple(day + clock for day in (*_NAMED, *_MONTH_FIRST) for clock in (*_CLOCKS, ":%H:%M", ":%H:%M:%S"))
 _LIKE_NAMED = (
-    r"(?:\d{1,2}([ .-]?)[A-Za-z]{3,9}\1(?:\d{4}|\d{2})|[A-Za-z]{3,9} \d{1,2},? \d{4})"
+    r"(?:\d{1,2}([ .-]?)[A-Za-z]{3,9}\1(?:\d{4}|\d{2})|[A-Za-z]{3,9} {1,2}\d{1,2},? \d{4})"
     rf"(?:[T :]\d{{1,2}}:\d{{2}}(?::\d{{2}})?{_HALF_DAY})?"
 )
 # What programs write for a missing value: R, SAS, SPSS and Stata, Python, databases and spreadsheets.
