@@ -123,6 +123,21 @@ MUTANTS = [
         (_pipeline.PrivatePipeline._warn, ("$steps[:$private[-1]]", "$steps[:$private[0]]")),
     ),
     (
+        "steps that protect one row beside steps that protect units",
+        [
+            Claim(
+                pipelines.test_steps_of_units_beside_steps_of_rows_are_warned_of_before_the_charge,
+                *(("pca",), (2, None), False, "protect all rows of a unit"),
+            )
+        ],
+        (_pipeline._warn_of_units, ("$rows and $units", "False")),
+    ),
+    (
+        "identifiers that are routed to no step",
+        [Claim(pipelines.test_steps_of_units_are_known_where_their_identifiers_are_routed, (True, False))],
+        (_pipeline._has_units, ("{True: 'groups', False: None}.get($asked, $asked)", "'groups'")),
+    ),
+    (
         "an encoder that counts rows",
         [Claim(pipelines.test_an_encoder_that_learns_from_y_or_counts_rows_does_not_pass_for_declared_categories)],
         (_pipeline._has_declared_categories, ("($1.min_frequency, $1.max_categories) == (None, None)", "True")),

@@ -25,8 +25,8 @@ def add(command):
         command,
         "--given COLUMN=VALUE",
         "rows with this value: of a category (repeated: one of several), of a number or date (LOW..HIGH: "
-        "between them, an end may be left out), or nothing after = for a missing value; numbers have a decimal point, "
-        "and dates are in ISO 8601, or both are as the schema of the fit stores",
+        "between them, an end may be left out, and .. is any that is not missing), or nothing after = for a missing "
+        "value; numbers have a decimal point, and dates are in ISO 8601, or both are as the schema of the fit stores",
     )
     command.add_argument(
         "--class-ratio",

@@ -435,6 +435,15 @@ def point_out_pixels(dtype, bounds):
         )
 
 
+def point_out_truth_values(dtype):
+    """Warn of rows of truth values that are no images: an array is modelled as numbers; its dtype is public."""
+    if dtype.kind == "b":
+        warn_user(
+            "X is an array of truth values (bool), and samples of an array are floats, which are rarely exactly 0 or "
+            "1: give pandas.DataFrame(X), of which samples have truth values too"
+        )
+
+
 def in_colour(image_shape):
     """Whether images have three channels, which are taken for red, green and blue; public."""
     return tuple(image_shape[2:]) == (3,)

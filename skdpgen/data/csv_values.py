@@ -61,7 +61,8 @@ _LOOKS_LIKE = {
 }
 _OFFSETS_DIFFER = (
     "date-times whose UTC offsets differ between rows, as in summer time (no option reads them, and --dates has no %z: "
-    "convert the column to UTC first, as by pandas.to_datetime(..., format='ISO8601', utc=True))"
+    "convert the column to UTC, or to the zone in which days begin at midnight, first, as by pandas.to_datetime(..., "
+    "format='ISO8601', utc=True).dt.tz_convert('Europe/Berlin').dt.tz_localize(None))"
 )
 _OFFSET_SHARED = (
     "date-times with a UTC offset that all rows share (--dates says how they are written, with the offset as part of "

@@ -52,6 +52,7 @@ from ..tabular._learning import (
 from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
 from ..tabular._schema_cells import cell_weights
+from ..utils.callers import warn_user
 from ..utils.printing import listed, shown
 from ..utils.table_checks import is_missing
 from ..utils.validation import check_row_count, is_extension
@@ -486,6 +487,7 @@ class FrameRows:
                 most |= {c.name: most_categories(c, self.most_learned, len(set_.get(c.name, ()))) for c in columns}
             schema, unspent = self._learn_schema(noise_multipliers, extra_delta, most, rng, neighboring)
         if self.construction is not None:
+            _warn_of_times(self.construction.times_beside_days(schema))
             schema, changed = self.construction.settled(schema), self.construction.changed
         return within_reach(schema, self.conditions, set(self.schema.incomplete) - set(changed)), unspent
 
@@ -595,6 +597,16 @@ class FrameRows:
 
 
 # ---- queries of a chunk of rows ----------------------------------------------------------------------------------
+def _warn_of_times(pairs):
+    """Warn, from released resolutions alone, of dates that are computed from days and have a time of the day."""
+    for made, base in pairs:
+        warn_user(
+            f"{made!r} is computed from {base!r}, whose released dates are days, and has times of the day in synthetic "
+            "rows: if its dates are days too, declare that of both (another fit is charged again): schema=Schema."
+            f"from_kinds(X).declare({base!r}, resolution='D').declare({made!r}, resolution='D')"
+        )
+
+
 def _seen(chunk, query, schema, construction, **unit_sizes):
     return query(chunk if construction is None else construction.encode(chunk), schema, **unit_sizes)
 

@@ -35,19 +35,28 @@ _FEWEST_NUMBERS = 10
 _DAYS = tuple(
     form.replace("-", mark) for form in ("%d-%m-%Y", "%m-%d-%Y", "%Y-%m-%d", "%d-%m-%y", "%m-%d-%y") for mark in "./-"
 )
-_CLOCKS = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S")
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", " %I:%M:%S%p")
 _DATES = tuple(day + clock for clock in _CLOCKS for day in _DAYS if (day, clock) != ("%Y-%m-%d", ""))
 _ISO_DAY = "%Y-%m-%d"
 # What only Python reads: an offset of each row, and times without a day, in the formats of `datetime.strptime`.
 _LIKE_ZONED = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})"
+# The fit sees days and hours on the clock of the column: in UTC, the midnights of other zones are hours of the day.
+_LOCAL = ", and of this .dt.tz_convert('Europe/Berlin'), or to another zone in which days begin at midnight"
 _LIKE_MOMENTS = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}\.\d{1,9}"
 _TIMES = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f")
 _LIKE_TIMES = r"(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
-_LIKE_DATES = r"\d{1,4}([./-])\d{1,2}\1\d{1,4}(?:[T ]\d{1,2}:\d{2}(?::\d{2})?)?"
-# With English names of months, as statistical programs write them: 24JUN2023, 24-Jun-2023, 24JUN2023:13:45:00.
+# Hours from 1 to 12 have AM or PM behind them, as spreadsheets and databases write them: 01/02/2020 12:00:00 AM.
+_HALF_DAY = r"(?: ?[AaPp][Mm])?"
+_LIKE_DATES = rf"\d{{1,4}}([./-])\d{{1,2}}\1\d{{1,4}}(?:[T ]\d{{1,2}}:\d{{2}}(?::\d{{2}})?{_HALF_DAY})?"
+# With English names of months, as statistical programs write them: 24JUN2023, 24-Jun-2023, 24JUN2023:13:45:00; and with
+# the month first: Jun 24, 2023.
 _NAMED = tuple(day.replace(" ", mark) for mark in ("", "-", " ", ".") for day in ("%d %b %Y", "%d %B %Y", "%d %b %y"))
-_NAMED_DATES = tuple(day + clock for day in _NAMED for clock in (*_CLOCKS, ":%H:%M", ":%H:%M:%S"))
-_LIKE_NAMED = r"\d{1,2}([ .-]?)[A-Za-z]{3,9}\1(?:\d{4}|\d{2})(?:[T :]\d{1,2}:\d{2}(?::\d{2})?)?"
+_MONTH_FIRST = ("%b %d, %Y", "%B %d, %Y", "%b %d %Y", "%B %d %Y")
+_NAMED_DATES = tuple(day + clock for day in (*_NAMED, *_MONTH_FIRST) for clock in (*_CLOCKS, ":%H:%M", ":%H:%M:%S"))
+_LIKE_NAMED = (
+    r"(?:\d{1,2}([ .-]?)[A-Za-z]{3,9}\1(?:\d{4}|\d{2})|[A-Za-z]{3,9} {1,2}\d{1,2},? \d{4})"
+    rf"(?:[T :]\d{{1,2}}:\d{{2}}(?::\d{{2}})?{_HALF_DAY})?"
+)
 # What programs write for a missing value: R, SAS, SPSS and Stata, Python, databases and spreadsheets.
 _USUAL_MARKS = frozenset(("NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", ".", "#N/A", "<NA>", "NaT"))
 # Codes such as 01,02: a number does not begin with a zero before another digit.
@@ -199,10 +208,10 @@ def _dates(texts, notation, forms):
 
 def _in_python(texts):
     """Readings of moments with a zone or with fractions of a second, and of times of the day."""
-    for like, how in ((_LIKE_ZONED, "format='ISO8601', utc=True"), (_LIKE_MOMENTS, "format='ISO8601'")):
+    for like, how in ((_LIKE_ZONED, f"format='ISO8601', utc=True){_LOCAL}"), (_LIKE_MOMENTS, "format='ISO8601')")):
         if texts.str.fullmatch(like).all():
             moments = pd.to_datetime(texts.astype(object), errors="coerce", format="ISO8601", utc=True)
-            return (Reading(python=f"pandas.to_datetime(..., {how})"),) if moments.notna().all() else ()
+            return (Reading(python=f"pandas.to_datetime(..., {how}"),) if moments.notna().all() else ()
     if not texts.str.fullmatch(_LIKE_TIMES).all():
         return ()
     return tuple(

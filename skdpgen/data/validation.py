@@ -13,7 +13,7 @@ from ..tabular import Numeric
 from ..tabular._identifiers import merge_keys
 from ..tabular._schema import check_unique
 from ..utils.validation import advice_of_foreign_table, is_foreign_table, validate_data, validate_rows
-from .arrays import ArrayRows, check_image_shape, point_out_images, point_out_pixels
+from .arrays import ArrayRows, check_image_shape, point_out_images, point_out_pixels, point_out_truth_values
 from .frames import FrameRows
 from .scaling import check_bounds
 from .sources import is_table_path, open_source
@@ -61,7 +61,7 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True, images=Tru
     rows = ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=estimator.l2_bound, image_shape=shape if images else None, **shared
     )
-    _check_images(estimator, shape, given, rows)
+    _check_dtype(estimator, shape, given, rows)
     return rows
 
 
@@ -89,18 +89,19 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
     rows = ArrayRows(
         X, y, bounds=estimator.bounds, l2_bound=box, image_shape=shape if images else None, ids=ids, **shared
     )
-    _check_images(estimator, shape, given, rows)
+    _check_dtype(estimator, shape, given, rows)
     return rows
 
 
-def _check_images(estimator, shape, given, rows):
-    """Refuse a y of images that is no class, and point out bounds that do not fit the dtype of X, as it was given."""
+def _check_dtype(estimator, shape, given, rows):
+    """Refuse a y of images that is no class, and point out what does not fit the dtype of X, as it was given."""
+    # a list has no dtype: one fraction in it would decide whether the warning is given
+    dtype = np.dtype(np.float64) if isinstance(given, list | tuple) else rows.X.dtype
     if shape is None:
+        point_out_truth_values(dtype)
         return
     if rows.numeric_target:
         raise InvalidInputError("with image_shape=, y must be classes: give y as integers or text, or leave y out")
-    # a list has no dtype: one fraction in it would decide whether the warning is given
-    dtype = np.dtype(np.float64) if isinstance(given, list | tuple) else rows.X.dtype
     point_out_pixels(dtype, check_bounds(estimator.bounds, rows.n_features))
 
 

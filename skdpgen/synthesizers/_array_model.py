@@ -406,9 +406,10 @@ def _point_out_bright_images(codec, means):
         one = (codec.scaling.lower[:n] == low).all() and (codec.scaling.upper[:n] == high).all()
         negative = f"{low + high:g} - X" if one else "the sum of both bounds less X"
         warn_user(
-            f"the released mean of all pixels is at {share:.0%} of the range of bounds=: noise grows with the distance "
-            f"of images from the lower bound, so bright images have much more of it. Fit {negative}, and subtract the "
-            "samples likewise"
+            f"the released mean of all pixels is at {share:.0%} of the range of bounds=: if the pixels have a wider "
+            "range, such as (0, 255), declare it, because values beyond bounds= are clipped. Noise grows with the "
+            f"distance of images from the lower bound, so bright images have much more of it. Fit {negative}, and "
+            "subtract the samples likewise"
         )
 
 

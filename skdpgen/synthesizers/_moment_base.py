@@ -99,10 +99,11 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
             "balanced" gives all classes the same share, and "other" and missing none; None: the released shares.
         given : dict, default=None
             Values of selected columns, {name: condition}. A condition is a value, a list of categories, a pair ``(low,
-            high)`` of numbers or dates with None for an open end, or None for a missing value. The other columns are
-            drawn from their distribution given these conditions. Arrays: {column index or name: value}. Rows are drawn
-            again, up to 200 times, for columns that a constraint constructs (``end`` of ``start <= end``), and for all
-            columns where the model has a mixture prior or a network.
+            high)`` of numbers or dates with None for an open end, or None for a missing value. So ``(None, None)`` is
+            any number or date that is not missing. The other columns are drawn from their distribution given these
+            conditions. Arrays: {column index or name: value}. Rows are drawn again, up to 200 times, for columns that a
+            constraint constructs (``end`` of ``start <= end``), and for all columns where the model has a mixture prior
+            or a network.
         units : int, default=None
             Number of synthetic units, instead of rows: each has a number of rows from the released distribution, which
             come one after another. The first column, under the name of the unit, numbers the units from 0; these are no

@@ -8,6 +8,7 @@ pipeline before it maps rows back.
 from __future__ import annotations
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
@@ -16,10 +17,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import PrivateEstimator
+from .._parameters import read_unit
 from ..data.scaling import RowScaling
 from ..exceptions import PrivacyLeakWarning, UtilityWarning
 from ..tabular import TableEncoder
 from ..utils.callers import warn_user
+from ..utils.printing import listed
 
 
 def _last_has(method):
@@ -28,12 +31,17 @@ def _last_has(method):
 
 
 class PrivatePipeline(Pipeline):
-    """A pipeline that warns, before anything is charged, of a step that learns from the rows without a charge.
+    """A pipeline that warns, before anything is charged, of steps that weaken the guarantee of others.
 
-    Such a step (a `StandardScaler`, say) moves all rows when one record changes, so that the guarantee on the cards of
-    the steps after it does not hold, and what it learned leaves with whatever is mapped back. Private estimators, a
+    A step that learns from the rows without a charge (a `StandardScaler`, say) moves all rows when one record changes,
+    so that the guarantee on the cards of the steps after it does not hold, and what it learned leaves with whatever is
+    mapped back. Private estimators, a
     `TableEncoder`, steps without fitted state and encoders with declared categories pass. Of a pipeline that is a step
     and has a private step, each step is looked at; its names are those of scikit-learn: ``inner__scaler``.
+
+    If one private step protects units of several rows, by `groups` or `unit`, all must: what they release together
+    protects the rows of a unit only as well as the step that protects one row. scikit-learn gives each step its own
+    arguments: ``fit(X, pca__groups=ids, model__groups=ids)``.
 
     A step without fitted state passes unchecked. Its function must map each row by that row alone: in
     ``FunctionTransformer(scale)`` one record changes the rows of all others, as in a `StandardScaler`.
@@ -74,7 +82,7 @@ class PrivatePipeline(Pipeline):
         self.public_steps = public_steps
 
     def fit(self, X, y=None, **params):
-        """Fit all steps; a `PrivacyLeakWarning` names each that learns from the rows without a charge.
+        """Fit all steps; a `PrivacyLeakWarning` names each that weakens the guarantee of others.
 
         **Privacy**: the private steps charge as they do alone. The cards of those after `public_steps` name these.
 
@@ -87,14 +95,14 @@ class PrivatePipeline(Pipeline):
         -------
         self
         """
-        self._warn()
+        self._warn(params)
         super().fit(X, y, **params)
         return self._stated()
 
     @available_if(lambda self: _last_has("fit_transform")(self) or _last_has("transform")(self))
     def fit_transform(self, X, y=None, **params):
         """Fit all steps, and return the transformed rows, which must not be published; see `fit`."""
-        self._warn()
+        self._warn(params)
         transformed = super().fit_transform(X, y, **params)
         self._stated()
         return transformed
@@ -102,7 +110,7 @@ class PrivatePipeline(Pipeline):
     @available_if(_last_has("fit_predict"))
     def fit_predict(self, X, y=None, **params):
         """Fit all steps, and return the predictions of the rows, which must not be published; see `fit`."""
-        self._warn()
+        self._warn(params)
         predicted = super().fit_predict(X, y, **params)
         self._stated()
         return predicted
@@ -112,7 +120,8 @@ class PrivatePipeline(Pipeline):
         """Draw rows from the last step and map them back through the others: `sample_pipeline` of this pipeline."""
         return sample_pipeline(self, n_samples, random_state=random_state)
 
-    def _warn(self):
+    def _warn(self, params):
+        _warn_of_units({name: _has_units(name, step, params) for name, step in _private_steps(self)})
         public, steps = _public_names(self, ()), list(_taken_apart(self))
         private = [k for k, (_, step) in enumerate(steps) if _is_private(step)]
         for name, step in steps[: private[-1]] if private else ():
@@ -175,6 +184,11 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
         A step may hold what it learned from private rows, and `public_steps` does not name it; or `public_steps` names
         what is no step.
 
+    Warns
+    -----
+    PrivacyLeakWarning
+        Some private steps protect units of several rows, and others one row, as their cards say.
+
     Notes
     -----
     A step that learned from private rows also spoils the fits after it, whatever is sampled: one record moves the rows
@@ -199,6 +213,8 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
                 f"Leave it out (private steps take bounds=), or give public_steps=({name!r},) if it was fitted on "
                 "public rows alone"
             )
+    cards = {name: step.card_ for name, step in _private_steps(pipeline) if hasattr(step, "card_")}
+    _warn_of_units({name: card.charges[0].unit is not None for name, card in cards.items() if card.charges})
     _state_public(pipeline, public)
     drawn = generator.sample(n_samples, random_state=random_state)
     X, y = drawn if isinstance(drawn, tuple) else (drawn, None)
@@ -208,6 +224,36 @@ def sample_pipeline(pipeline, n_samples=None, *, random_state=None, public_steps
         if isinstance(scaling, RowScaling):  # what goes back through components may leave the bounds of what came
             X = np.clip(X, scaling.lower, scaling.upper)
     return X if y is None or not hasattr(generator, "classes_") else (X, y)
+
+
+def _private_steps(pipeline):
+    """Yield names and steps that are private estimators, those of inner pipelines too."""
+    return ((name, step) for name, step in _taken_apart(pipeline) if isinstance(step, PrivateEstimator))
+
+
+def _has_units(name, step, params):
+    """Whether a step protects units of several rows: by its parameters and by the names of what `fit` is given."""
+    if read_unit(step.get_params(deep=False)).name is not None:
+        return True
+    groups = f"{name}__groups"
+    if get_config()["enable_metadata_routing"]:
+        asked = step.get_metadata_routing().fit.requests.get("groups")
+        groups = {True: "groups", False: None}.get(asked, asked)
+    return params.get(groups) is not None
+
+
+def _warn_of_units(has_units):
+    """Warn where some private steps protect units and others rows; `has_units`: name -> whether it protects units."""
+    rows = [name for name, units in has_units.items() if not units]
+    units = [name for name, found in has_units.items() if found]
+    if rows and units:
+        arguments = ", ".join(f"{name}__groups=..." for name in has_units)
+        warn_user(
+            f"private steps protect all rows of a unit ({listed(units)}), and others one row ({listed(rows)}): what "
+            "they release together protects a unit of several rows less than the cards of the former say. Give the "
+            f"identifiers to every private step: fit(X, {arguments})",
+            PrivacyLeakWarning,
+        )
 
 
 def _is_left_out(step):

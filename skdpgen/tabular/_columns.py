@@ -128,13 +128,30 @@ def unit_microseconds(column) -> int:
     return _UNITS[column.resolution]
 
 
+# What stands behind the name in the call of a kind of column, as an example.
+_BEHIND_NAME = {
+    "Numeric": "(0, 100)",
+    "Datetime": '("2020-01-01", "2020-12-31")',
+    "Categorical": '["yes", "no"]',
+    "Identifier": 'pattern="P-####"',
+}
+
+
+def _check_name(column):
+    name, kind = column.name, type(column).__name__
+    if isinstance(name, str | Integral) and not isinstance(name, bool | np.bool_):
+        return
+    said = f"a column name must be a string or an integer; got {type(name).__name__}"
+    if isinstance(name, tuple) and any(isinstance(part, str) for part in name):  # of a frame with several levels
+        said += ": give each column one name, as by X.columns = ['_'.join(map(str, name)) for name in X.columns]"
+    if np.iterable(name):  # what stands behind the name
+        example = ", ".join(filter(None, ('"name"', _BEHIND_NAME.get(kind))))
+        said += f"; in a schema the name comes first, as in {kind}({example})"
+    raise SchemaError(said)
+
+
 def _check_common(column):
-    if not isinstance(column.name, str | Integral) or isinstance(column.name, bool):
-        several = ": give each column one name, as by X.columns = ['_'.join(map(str, name)) for name in X.columns]"
-        raise SchemaError(
-            f"a column name must be a string or an integer; got {type(column.name).__name__}"
-            + several * isinstance(column.name, tuple)
-        )
+    _check_name(column)
     object.__setattr__(column, "name", plain_value(column.name))
     if not isinstance(column.missing, bool | np.bool_):
         _fail(column, "missing must be True or False")

@@ -51,6 +51,10 @@ NOT_COMPARED = (
 )
 # Most combinations of declared categories that are compared with a condition, to see whether any fulfils it.
 _MOST_COMPARED = 100_000
+_ONLY_FUNCTIONS = (
+    "the only functions are weekday(COLUMN) and hour(COLUMN), of a column of dates. Leave a column that follows from "
+    "others in another way, such as the year of a date, out of the fit, and compute it from a sample"
+)
 _QUOTED = re.compile(r"`([^`]+)`")
 _IF = re.compile(r"if\b")
 # How constraints are written: comparisons, and conditions.
@@ -156,17 +160,19 @@ class RowConstraint(ConstraintText):
             ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.Call, *_COMPARE, *_ARITHMETIC,
         )  # fmt: skip
         for part in ast.walk(node):
-            if isinstance(part, ast.Call):
-                self._check_call(part)
-            if isinstance(part, ast.Compare) and any(_is_none(side) for side in (part.left, *part.comparators)):
+            sides = (part.left, *part.comparators) if isinstance(part, ast.Compare) else ()
+            if any(map(_is_none, sides)) or _asks_for_missing(part):
                 raise ValueError(
                     f"the constraint {quoted(self.text)}: a condition cannot ask whether a value is missing, and None "
                     'stands behind the colon alone: make a column of truth values of that before the fit, as in "if '
-                    'not has_job: job is None"'
+                    'not has_job: job is None". sample(given=) draws rows in which a column is missing, or is not'
                 )
+        for part in filter(_is_call, ast.walk(node)):
+            self._check_call(part)
         for part in ast.walk(node):
             if not isinstance(part, allowed):
-                raise ValueError(f"the constraint {quoted(self.text)} is no comparison of columns and values")
+                why = f": {_ONLY_FUNCTIONS}" * isinstance(part, ast.Attribute)
+                raise ValueError(f"the constraint {quoted(self.text)} is no comparison of columns and values{why}")
             if isinstance(part, ast.Constant) and not isinstance(part.value, str | int | float | bool):
                 raise ValueError(f"the constraint {quoted(self.text)}: values must be numbers, text, True or False")
             if isinstance(part, ast.Constant) and _beyond_floats(part.value):
@@ -197,8 +203,7 @@ class RowConstraint(ConstraintText):
         named = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
         if not named or node.keywords or len(node.args) != 1 or not isinstance(node.args[0], ast.Name):
             raise ValueError(
-                f"the constraint {quoted(self.text)} is no comparison of columns and values: the only functions are "
-                "weekday(COLUMN) and hour(COLUMN), of a column of dates"
+                f"the constraint {quoted(self.text)} is no comparison of columns and values: {_ONLY_FUNCTIONS}"
             )
 
     def _check_compared_calls(self, compared):
@@ -214,7 +219,9 @@ class RowConstraint(ConstraintText):
                 beside = any(isinstance(side, ast.Name) for side in rest)
                 raise ValueError(
                     f"the constraint {quoted(self.text)}: compare hour() with whole numbers from 0 to 23"
-                    + "; leave a column of the hour out of the fit, and compute it from the dates of a sample" * beside
+                    + "; leave a column of the hour out of the fit, and compute it from the dates of a sample. Or, to "
+                    "keep how often each hour occurs, fit that column beside days alone, as .dt.normalize() gives "
+                    "them, and join the two in a sample" * beside
                 )
             if len(rest) == len(sides):
                 continue
@@ -483,6 +490,12 @@ def _is_exponent(node):
 
 def _is_call(node, name=None):
     return isinstance(node, ast.Call) and name in (None, getattr(node.func, "id", None))
+
+
+def _asks_for_missing(node):
+    """Whether a call is such as pandas has for missing values: isna(x), or x.notna()."""
+    name = getattr(node.func, "id", getattr(node.func, "attr", None)) if _is_call(node) else None
+    return name in ("isna", "isnull", "notna", "notnull")
 
 
 def _weekdays(dates):

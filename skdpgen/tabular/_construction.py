@@ -103,6 +103,18 @@ class Construction:
         """Of each difference the name of the column that is made, and that of the other: a tuple of pairs."""
         return tuple((step.made, step.base) for step in self.steps if isinstance(step, Gap))
 
+    def times_beside_days(self, seen):
+        """Dates with a time of the day that are computed from dates whose learned resolution is a day: pairs of names.
+
+        `seen`: what the model sees, complete.
+        """
+
+        def is_day(column):
+            return getattr(column, "resolution", None) == "D"
+
+        dates = [pair for pair in self.differences if isinstance(self.table[pair[0]], Datetime)]
+        return [pair for pair in dates if is_day(seen[pair[1]]) and not any(is_day(self.table[name]) for name in pair)]
+
     @property
     def changed(self):
         """Names of the columns that the model does not see as they are."""

@@ -29,8 +29,8 @@ _INTERVAL = re.compile(r"interval\[(?:int64|float64), (?:left|right|both|neither
 _ENDS = re.compile(r"[\[(](-?[\d.e+-]+|-?inf), (-?[\d.e+-]+|-?inf)[\])]")
 # What is said of %z and %Z, which read the zone of each row: all rows of a column share one.
 NO_ZONES = (
-    "%z and %Z are not supported: convert the column to UTC first; an offset that all rows share is part of the "
-    "format, such as %Y-%m-%dT%H:%M:%S+01:00"
+    "%z and %Z are not supported: convert the column to UTC, or to the zone in which days begin at midnight, first; an "
+    "offset that all rows share is part of the format, such as %Y-%m-%dT%H:%M:%S+01:00"
 )
 # Parts of a format of dates, and those of names in capitals: %^b is DEC where %b is Dec.
 _DIRECTIVE = re.compile(r"%\^[aAbBp]|%.|[^%]+|%", re.DOTALL)

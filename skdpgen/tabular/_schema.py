@@ -6,7 +6,7 @@ import dataclasses
 import html
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -86,6 +86,8 @@ class Schema:
     notation: dict | None = field(default=None, hash=False)
 
     def __post_init__(self):
+        if isinstance(self.columns, Mapping):
+            raise SchemaError("a schema is a sequence of columns, which know their names: give a list, not a dict")
         columns = tuple(self.columns)
         if not columns:
             raise SchemaError("a schema needs at least one column")

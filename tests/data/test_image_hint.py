@@ -158,6 +158,31 @@ def test_truth_values_floats_and_rows_that_are_no_images_may_have_the_range_0_to
     assert not warnings_of(lambda: MomentSynthesizer(**public).plan(rows), "clips each pixel")
 
 
+@pytest.mark.parametrize("make", [MomentSynthesizer, P3GMSynthesizer, DPMERFSynthesizer, DPCGANSynthesizer])
+def test_an_array_of_truth_values_is_pointed_out_before_the_charge(make):
+    X = np.random.default_rng(0).random((400, 3)) < 0.3
+    accountant = PrivacyAccountant(5.0, 1e-5)
+    with pytest.raises(UtilityWarning, match=r"truth values \(bool\).*give pandas.DataFrame\(X\)"):
+        make(5.0, bounds=(0, 1), accountant=accountant).fit(X)
+    assert not accountant.charges
+    for other in (X.astype(int), X.tolist(), X.reshape(-1, 3).astype(float)):  # a list has no dtype
+        assert not warnings_of(lambda rows=other: make(5.0, bounds=(0, 1)).plan(rows), "truth values")
+    drawn = make(5.0).fit(pd.DataFrame(X)).sample(50)
+    assert list(drawn.dtypes) == [np.dtype(bool)] * 3
+
+
+def test_float_images_above_their_bounds_are_said_by_their_released_mean_alone():
+    X = np.random.default_rng(0).random((500, 64)) * 255
+    model = MomentSynthesizer(5.0, bounds=(0, 1), image_shape=(8, 8), l2_bound=8.0)
+    assert not warnings_of(lambda: model.plan(X), "clipped")  # whether a value is clipped is private
+    (said,) = warnings_of(lambda: model.fit(X), "released mean of all pixels")
+    assert "if the pixels have a wider range, such as (0, 255), declare it" in said
+    budget = PrivacyAccountant(5.0, 1e-5)
+    with pytest.raises(ValueError, match="outside"):
+        MomentSynthesizer(5.0, bounds=(0, 1), image_shape=(8, 8), on_invalid="raise", accountant=budget).fit(X)
+    assert not budget.charges
+
+
 @pytest.mark.parametrize("make", [MomentSynthesizer, DPMERFSynthesizer, DPSinkhornSynthesizer])
 def test_channels_that_come_first_are_pointed_out_once(make):
     X = np.random.default_rng(0).random((30, 108))

@@ -51,6 +51,8 @@ NUMBERS = [str(number) for number in range(10, 25)]
         (["<5 mg/L", *(f"{number} mg/L" for number in NUMBERS)], ["--sign '<' --sign mg/L"]),
         (["31.12.2024", "1.2.2024"], ["--dates %d.%m.%Y"]),
         (["12/31/2024 10:30", "01/02/2024 07:00"], ["--dates '%m/%d/%Y %H:%M'"]),
+        (["12/31/2024 12:00:00 AM", "01/02/2024 1:00:00 PM"], ["--dates '%m/%d/%Y %I:%M:%S %p'"]),
+        (["31.12.2024 07:30pm", "1.2.2024 07:30am"], ["--dates '%d.%m.%Y %I:%M%p'"]),
     ],
 )
 def test_the_options_that_read_all_values_are_named(texts, options):
@@ -123,7 +125,12 @@ def test_a_fit_refuses_them_and_charges_nothing():
         ("%Y-%m-%d", "format='%Y-%m-%d'"),
         ("%Y-%m-%d %H:%M:%S", "format='%Y-%m-%d %H:%M:%S'"),
         ("%d/%m/%Y", "format='%d/%m/%Y'"),
+        ("%d/%m/%Y %I:%M:%S %p", "format='%d/%m/%Y %I:%M:%S %p'"),
+        ("%Y-%m-%d %I:%M %p", "format='%Y-%m-%d %I:%M %p'"),
         ("%d%b%Y", "format='%d%b%Y'"),
+        ("%d%b%Y %I:%M:%S %p", "format='%d%b%Y %I:%M:%S %p'"),
+        ("%b %d, %Y", "format='%b %d, %Y'"),
+        ("%b %d %Y %I:%M%p", "format='%b %d %Y %I:%M%p'"),
     ],
 )
 @pytest.mark.parametrize("capitals", [False, True])
@@ -164,6 +171,27 @@ def test_a_fit_refuses_moments_with_a_zone_and_times_of_the_day_that_are_text(te
     assert budget.epsilon_spent() == 0
     read = eval(f"pandas.to_datetime(frame['at'], {way}", {"pandas": pd, "frame": frame})
     assert MomentSynthesizer(8.0).fit(frame.assign(at=read)).sample(5)["at"].notna().all()
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Santiago", "Asia/Kolkata"])
+def test_days_of_a_zone_that_are_text_are_read_as_days_by_the_advice(zone):
+    days = pd.Series(pd.date_range("2021-01-01", periods=500)).dt.tz_localize(zone, nonexistent="shift_forward")
+    frame = pd.DataFrame({"at": days.map(lambda at: at.isoformat())})
+    with pytest.raises(InvalidInputError, match=re.escape("tz_convert('Europe/Berlin')")):
+        MomentSynthesizer(8.0).fit(frame)
+    read = pd.to_datetime(frame["at"], format="ISO8601", utc=True)
+    local = MomentSynthesizer(8.0).fit(frame.assign(at=read.dt.tz_convert(zone)))
+    assert local.schema_["at"].resolution == "D"
+    drawn = local.sample(200)["at"]
+    # a day that begins at 1 where the clocks change at midnight
+    assert (drawn.dt.hour == 0).mean() > 0.98
+    assert str(drawn.dt.tz) == zone
+    assert MomentSynthesizer(8.0).fit(frame.assign(at=read)).schema_["at"].resolution != "D"  # in UTC they are hours
+
+
+@pytest.mark.parametrize("texts", [["May 2020", "June 2020"], ["Room 12 2020"], ["Apt 5, 1020"], ["Mai 12, 2020"]])
+def test_words_beside_numbers_are_no_dates(texts):
+    assert _options(texts, iso=True) == ([], False)
 
 
 @pytest.mark.parametrize("texts", [["2:1", "10:3"], ["25:10", "13:45"], ["13:45", "2020-01-01"]])

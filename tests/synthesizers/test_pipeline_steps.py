@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
@@ -167,6 +168,61 @@ def test_a_pipeline_warns_before_the_charge_and_of_no_honest_step():
         codes = OrdinalEncoder(categories=[[0, 1]] * 3)
         _private(codes, clone(model).set_params(epsilon=0.5, accountant=None)).fit(CODES)
         _private(DPPCA(2, bounds=(-1, 1)), StandardScaler()).fit(X)  # after the private step: of released values
+
+
+IDS = np.repeat(np.arange(200), 2)
+
+
+def _of_units(make, *, most=(2, 2), nested=False):
+    pca = DPPCA(2, epsilon=1.0, bounds=(-1, 1), max_rows_per_unit=most[0])
+    mixture = DPGaussianMixture(2, epsilon=1.0, bounds=(-2, 2), max_rows_per_unit=most[1])
+    first = Pipeline([("pca", pca)]) if nested else pca
+    return make([("inner" if nested else "pca", first), ("mixture", mixture)])
+
+
+@pytest.mark.parametrize(
+    ("given", "most", "nested", "said"),
+    [
+        (("pca",), (2, None), False, r"a unit \('pca'\), and others one row \('mixture'\).*pca__groups=..., mix"),
+        (("mixture",), (None, 2), False, r"a unit \('mixture'\), and others one row \('pca'\)"),
+        (("inner__pca",), (2, None), True, r"a unit \('inner__pca'\), and others one row \('mixture'\)"),
+        (("pca", "mixture"), (2, 2), False, None),
+        (("inner__pca", "mixture"), (2, 2), True, None),
+        ((), (None, None), False, None),
+    ],
+)
+def test_steps_of_units_beside_steps_of_rows_are_warned_of_before_the_charge(given, most, nested, said):
+    groups = {f"{name}__groups": IDS for name in given}
+    pipeline = _of_units(PrivatePipeline, most=most, nested=nested)
+    plain = _of_units(Pipeline, most=most, nested=nested).fit(X, **groups)  # which cannot know
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        if said is None:
+            pipeline.fit(X, **groups)
+            assert sample_pipeline(plain, 4).shape == pipeline.sample(4).shape == (4, 3)
+            return
+        with pytest.raises(PrivacyLeakWarning, match=said):
+            pipeline.fit(X, **groups)
+        assert not hasattr(pipeline[0], "card_")
+        assert not hasattr(pipeline[0], "components_")
+        with pytest.raises(PrivacyLeakWarning, match=said):  # by the cards, which are public
+            sample_pipeline(plain, 4)
+
+
+@pytest.mark.parametrize("asked", [(True, True), ("persons", True), (True, False), (True, None)])
+def test_steps_of_units_are_known_where_their_identifiers_are_routed(asked):
+    every = all(asked)
+    with config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        pipeline = _of_units(PrivatePipeline, most=(2, 2 if every else None))
+        for (_, step), request in zip(pipeline.steps, asked):
+            step.set_fit_request(groups=request)
+        given = {"groups": IDS} | ({"persons": IDS} if "persons" in asked else {})
+        if every:
+            assert pipeline.fit(X, **given).sample(4).shape == (4, 3)
+        else:
+            with pytest.raises(PrivacyLeakWarning, match="protect all rows of a unit"):
+                pipeline.fit(X, **given)
 
 
 def test_a_private_pipeline_is_a_pipeline_of_scikit_learn():

@@ -133,6 +133,10 @@ def test_a_column_may_be_named_weekday():
         ("weekday('2024-01-01') == 'Sunday'", "the only functions are weekday"),
         ("weekday(date, till) == 'Sunday'", "the only functions are weekday"),
         ("month(date) == 'May'", "the only functions are weekday"),
+        ("amount == year(date)", "such as the year of a date, out of the fit, and compute it from a sample"),
+        ("amount == date.dt.year", "such as the year of a date, out of the fit, and compute it from a sample"),
+        ("isna(amount)", "cannot ask whether a value is missing.*sample\\(given=\\)"),
+        ("till == 'a' or amount.notnull()", "cannot ask whether a value is missing.*sample\\(given=\\)"),
         ("weekday(day) == 'Sunday'", "names 'day', which is no column"),
         ("weekday(date)", "is no condition"),
         ("weekday(date) == 'Monday' and weekday(date) == 'Friday'", "holds for no day of the week and hour"),
@@ -145,6 +149,7 @@ def test_a_column_may_be_named_weekday():
         ("till == 'a' or date", "write a comparison where it has numbers or dates alone"),
         ("hour(date) > 3", "'date' is a column of days, without hours"),
         ("hour(date) == amount", "compare hour\\(\\) with whole numbers from 0 to 23"),
+        ("hour(date) == amount", "compute it from the dates of a sample. Or, .* beside days alone"),
         ("hour(date) == 'noon'", "compare hour\\(\\) with whole numbers"),
         ("hour(date) == hour(date)", "compare hour\\(\\) with whole numbers"),
         ("hour(date) + 1 == 2", "take no part in sums"),
@@ -157,6 +162,21 @@ def test_a_day_that_cannot_be_read_is_refused_before_the_charge(text, message):
     with pytest.raises(ValueError, match=message):
         MomentSynthesizer(schema=SCHEMA, epsilon=None, accountant=accountant, constraints=text).fit(frame)
     assert not accountant.epsilon_spent()
+
+
+def test_hours_beside_days_keep_how_often_each_occurs_as_the_refusal_advises():
+    rng = np.random.default_rng(0)
+    hours = rng.choice([8, 9, 18], 6000, p=[0.6, 0.1, 0.3])
+    at = pd.Series(pd.Timestamp("2022-01-01") + pd.to_timedelta(24 * rng.integers(0, 300, 6000) + hours, unit="h"))
+    at = at.dt.tz_localize("Europe/Berlin")
+    frame = pd.DataFrame({"at": at, "hour": at.dt.hour})
+    with pytest.raises(ValueError, match=r"\.dt\.normalize\(\)"):
+        MomentSynthesizer(5.0, constraints="hour == hour(at)").fit(frame)
+    drawn = MomentSynthesizer(5.0).fit(frame.assign(at=at.dt.normalize())).sample(2000)
+    joined = drawn["at"] + pd.to_timedelta(drawn["hour"], unit="h")
+    shares = joined.dt.hour.value_counts(normalize=True)
+    assert abs(shares[8] - 0.6) < 0.05
+    assert abs(shares[18] - 0.3) < 0.05
 
 
 def test_days_and_hours_that_do_not_occur_within_the_bounds_are_refused():

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from skdpgen.exceptions import SchemaError
-from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric, Schema, TableEncoder
+from skdpgen.tabular import Boolean, Categorical, Datetime, Identifier, Numeric, Schema, TableEncoder
 from skdpgen.tabular._schema import check_unique
 
 FULL = Schema(
@@ -220,6 +220,38 @@ def test_arrays_get_numbered_columns():
     assert Schema.from_kinds(np.zeros((3, 1), dtype=int))["x0"].integer
     with pytest.raises(SchemaError, match="numbers"):
         Schema.from_kinds(np.array([["a"]]))
+
+
+@pytest.mark.parametrize(
+    ("make", "call"),
+    [
+        (lambda: Numeric((1, 5)), 'Numeric("name", (0, 100))'),
+        (lambda: Numeric([1, 5], "age"), 'Numeric("name", (0, 100))'),
+        (lambda: Numeric(np.array([1, 5])), 'Numeric("name", (0, 100))'),
+        (lambda: Categorical(["a", "b"]), 'Categorical("name", ["yes", "no"])'),
+        (lambda: Categorical(("a", "b")), 'Categorical("name", ["yes", "no"])'),
+        (lambda: Categorical(pd.Series(["a"])), 'Categorical("name", ["yes", "no"])'),
+        (lambda: Datetime(("2020-01-01", "2021-01-01")), 'Datetime("name", ("2020-01-01", "2020-12-31"))'),
+        (lambda: Boolean((False, True)), 'Boolean("name")'),
+        (lambda: Identifier(range(5)), 'Identifier("name", pattern="P-####")'),
+    ],
+)
+def test_what_stands_in_the_place_of_a_name_is_refused_with_the_right_call(make, call):
+    with pytest.raises(SchemaError, match=r"must be a string or an integer; got \w+[:;].*the name comes first") as said:
+        make()
+    assert str(said.value).endswith(call)
+    made = eval(call, {kind.__name__: kind for kind in (Numeric, Categorical, Datetime, Boolean, Identifier)})
+    assert made.name == "name"
+
+
+def test_other_names_and_columns_are_refused_in_their_own_words():
+    for name in (1.5, None, True):
+        with pytest.raises(SchemaError, match=r"integer; got \w+$"):
+            Numeric(name)
+    with pytest.raises(SchemaError, match="give each column one name"):
+        Numeric(("a", "b"))
+    with pytest.raises(SchemaError, match="give a list, not a dict"):
+        Schema({"age": Numeric("age")})
 
 
 def test_facts_are_declared_and_the_rest_is_kept():
