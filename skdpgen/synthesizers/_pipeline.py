@@ -35,9 +35,9 @@ class PrivatePipeline(Pipeline):
 
     A step that learns from the rows without a charge (a `StandardScaler`, say) moves all rows when one record changes,
     so that the guarantee on the cards of the steps after it does not hold, and what it learned leaves with whatever is
-    mapped back. Private estimators, a
-    `TableEncoder`, steps without fitted state and encoders with declared categories pass. Of a pipeline that is a step
-    and has a private step, each step is looked at; its names are those of scikit-learn: ``inner__scaler``.
+    mapped back. Private estimators, a `TableEncoder`, steps without fitted state and encoders with declared categories
+    pass. Of a pipeline that is a step and has a private step, each step is looked at; its names are those of
+    scikit-learn: ``inner__scaler``.
 
     If one private step protects units of several rows, by `groups` or `unit`, all must: what they release together
     protects the rows of a unit only as well as the step that protects one row. scikit-learn gives each step its own
