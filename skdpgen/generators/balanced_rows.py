@@ -81,7 +81,7 @@ def balanced_levels(codes, points, p, n_levels, rng):
     excess = (weight * excess).astype(np.float32)
     for i in np.concatenate([rng.permutation(n_blocks) for _ in range(_ROUNDS_OF_LEVELS)]):
         own = columns[i]
-        pairs = _pairs(points, rng)[: int(_MOST_EXCHANGED / n_blocks**2 / 2)]
+        pairs = _pairs(points, rng, int(_MOST_EXCHANGED / n_blocks**2 / 2))
         excess[own] = _exchanged(levels[:, i], cells, pairs, excess[own], weight[own])
         excess[:, own] = excess[own].T
         cells[:, i] = levels[:, i] + starts[i]
@@ -117,10 +117,10 @@ def _rank(values):
 
 def _counts(levels, columns):
     """Two-way counts, shape (n_columns_encoded, n_columns_encoded); 0 within a column."""
-    counts = np.zeros((columns[-1].stop, columns[-1].stop))
+    counts, levels = np.zeros((columns[-1].stop, columns[-1].stop)), np.ascontiguousarray(levels.T)
     for (i, one), (j, other) in itertools.combinations(enumerate(columns), 2):
         sides = one.stop - one.start, other.stop - other.start
-        found = np.bincount(levels[:, i] * sides[1] + levels[:, j], minlength=sides[0] * sides[1]).reshape(sides)
+        found = np.bincount(levels[i] * sides[1] + levels[j], minlength=sides[0] * sides[1]).reshape(sides)
         counts[one, other], counts[other, one] = found, found.T
     return counts
 
@@ -181,11 +181,17 @@ def _weights(variance):
     return np.where(variance >= _LEAST, 1 / np.maximum(variance, _LEAST), 0.0).astype(np.float32)
 
 
-def _pairs(group, rng):
-    """Random pairs of rows of the same group, shuffled: int array (n_pairs, 2); no row is in two of them."""
-    order = np.argsort(group + rng.random(len(group)), kind="stable")
+def _pairs(group, rng, most=None):
+    """At most so many random pairs of rows of the same group, shuffled: int array (n_pairs, 2), no row in two of them.
+
+    If fewer than a fourth of the rows are wanted, half of the rows are paired.
+    """
+    rows = None if most is None or len(group) < 8 * most else rng.permutation(len(group))[: 4 * most]
+    of_rows = group if rows is None else group[rows]
+    order = np.argsort(of_rows + rng.random(len(of_rows)), kind="stable")
     pairs = order[: len(order) // 2 * 2].reshape(-1, 2)
-    return rng.permutation(pairs[group[pairs[:, 0]] == group[pairs[:, 1]]])
+    pairs = rng.permutation(pairs[of_rows[pairs[:, 0]] == of_rows[pairs[:, 1]]])[:most]
+    return pairs if rows is None else rows[pairs]
 
 
 def _exchanged(levels, cells, pairs, excess, weight):
@@ -196,14 +202,18 @@ def _exchanged(levels, cells, pairs, excess, weight):
     `excess`, `weight` (n_levels, n_cells): excess of each level in each cell, times its weight.
     """
     pairs = pairs[levels[pairs[:, 0]] != levels[pairs[:, 1]]]
-    width, excess, weight = excess.shape[1], excess.ravel(), weight.ravel()
+    width, weight = excess.shape[1], weight.ravel()
+    # one look-up finds both: a complex number is two that lie side by side
+    both = (excess.ravel() + 1j * weight).astype(np.complex64)
+    excess = both.real
     for at in range(0, len(pairs), _TOGETHER):
         pair = pairs[at : at + _TOGETHER]
         own, level = cells[pair], levels[pair][:, :, None] * width
         left, entered = own + level, own + level[:, ::-1]
         apart = own[:, 0] != own[:, 1]  # in a cell that they share, nothing changes
-        gain = 2 * (excess[left] - excess[entered]) - weight[left] - weight[entered]
-        gain = np.where(apart, gain.sum(axis=1), 0).sum(axis=1)
+        of_left, of_entered = both.take(left), both.take(entered)
+        gain = 2 * (of_left.real - of_entered.real) - of_left.imag - of_entered.imag
+        gain = (gain.sum(axis=1) * apart).sum(axis=1)
         taking = np.argsort(-gain, kind="stable")[: max(1, int(_EXCHANGING * len(pair)))]
         taking = taking[gain[taking] > 0]
         apart = np.broadcast_to(apart[taking, None], left[taking].shape)

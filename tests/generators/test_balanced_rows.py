@@ -6,9 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from skdpgen.generators import balanced_rows
-from skdpgen.generators.balanced_rows import balanced_classes, balanced_levels, draw_levels
+from skdpgen.generators.balanced_rows import _pairs, balanced_classes, balanced_levels, draw_levels
 from skdpgen.generators.product_mixture import block_of_level
 from skdpgen.tabular import sample_levels
 from skdpgen.tabular._binning import stratified_uniforms
@@ -209,3 +210,15 @@ def test_classes_of_probability_0_are_never_drawn(rng):
     chances[1000:, 2] = 0.0
     drawn = balanced_classes(cells, chances, rng)
     assert (chances[np.arange(3000), drawn] > 0).all()
+
+
+@pytest.mark.parametrize("most", [10, 100, 10**6])
+def test_pairs_are_of_one_group_and_share_no_row(rng, most):
+    group = rng.integers(5, size=2000)
+    pairs = _pairs(group, rng, most)
+    assert len(np.unique(pairs)) == pairs.size
+    assert (group[pairs[:, 0]] == group[pairs[:, 1]]).all()
+    assert len(pairs) == most or most > 990 <= len(pairs)
+    # any row may be in a pair, also where few are wanted
+    taken = np.bincount(np.concatenate([_pairs(group, rng, most).ravel() for _ in range(300)]), minlength=2000)
+    assert stats.chisquare(np.bincount(np.arange(2000) % 10, taken)).pvalue > 1e-5
