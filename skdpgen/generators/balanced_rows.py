@@ -14,9 +14,9 @@ import numpy as np
 
 from ..tabular._binning import stratified_uniforms
 
-# Pairs of rows that are judged together, and the share of them that may exchange, those that gain most: many rows that
-# enter a cell together would overshoot.
-_TOGETHER, _EXCHANGING = 64, 0.25
+# Pairs of rows that are judged together, from so many rows on twice as many, and the share of them that may exchange,
+# those that gain most: many rows that enter a cell together would overshoot.
+_TOGETHER, _MANY_ROWS, _EXCHANGING = 64, 10_000, 0.25
 # Rounds over all columns, and over all rows for classes.
 _ROUNDS_OF_LEVELS, _ROUNDS_OF_CLASSES = 2, 8
 # Expected count, or variance of the count of a class, from which a cell takes part: the nearest whole number to the
@@ -206,8 +206,9 @@ def _exchanged(levels, cells, pairs, excess, weight):
     # one look-up finds both: a complex number is two that lie side by side
     both = (excess.ravel() + 1j * weight).astype(np.complex64)
     excess = both.real
-    for at in range(0, len(pairs), _TOGETHER):
-        pair = pairs[at : at + _TOGETHER]
+    together = 2 * _TOGETHER if len(levels) >= _MANY_ROWS else _TOGETHER
+    for at in range(0, len(pairs), together):
+        pair = pairs[at : at + together]
         own, level = cells[pair], levels[pair][:, :, None] * width
         left, entered = own + level, own + level[:, ::-1]
         apart = own[:, 0] != own[:, 1]  # in a cell that they share, nothing changes
