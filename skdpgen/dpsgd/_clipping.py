@@ -21,7 +21,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_leaves, tree_map
 
 from .._types import BoundedSum
-from ._layers import _ROWS_CANCELLATION, RULES, Pool, UnsupportedShapeError
+from ._layers import _ROWS_CANCELLATION, RULES, Pool, UnsupportedShapeError, add_product
 from ._places import MOST_ROWS, room_for_units
 from ._seeding import torch_lock
 from ._units import Arrangement, RowUnits, rule_of_units
@@ -137,14 +137,18 @@ class ClippedSum(Aggregate):
         self.clip_norm = l2_bound if clip_norm is None else clip_norm
         self.path = path
         self._reference_scalars = reference_scalars
-        self._sums = None
+        self._sums = self._results = None
         self._beta = 0
         self._pool = Pool()
 
     def reset(self):
         """Forget what was added."""
         if self._sums is None or any(s.device != p.device for s, p in zip(self._sums, self.parameters)):
-            self._sums = [torch.empty_like(p, requires_grad=False) for p in self.parameters]
+            # the rows of a unit may cancel, and units may need many passes; formed gradients come in blocks of any size
+            exact = self.weighting is not None or self.path != "fast"
+            dtype = {"dtype": torch.float64} if exact else {}
+            self._sums = [torch.empty_like(p, requires_grad=False, **dtype) for p in self.parameters]
+            self._results = [torch.empty_like(p, requires_grad=False) for p in self.parameters] if exact else self._sums
         self._beta = 0  # the first addition overwrites
 
     def add(self, *inputs, mask=None, units=None, shift=None):
@@ -173,8 +177,11 @@ class ClippedSum(Aggregate):
     def result(self) -> BoundedSum:
         """Return the sum of everything added since `reset`: zero for an empty batch, which is a legal step."""
         self._wrote(self._sums)
+        if self._results is not self._sums:
+            for result, total in zip(self._results, self._sums):
+                result.copy_(total)
         unit = "record" if self.weighting is None else "unit"
-        return BoundedSum(self._sums, add_or_remove_one=self.l2_bound, unit=unit)
+        return BoundedSum(self._results, add_or_remove_one=self.l2_bound, unit=unit)
 
     def square_norms(self, *inputs):
         """Squared gradient norm of every row, float64, shape (batch,). Private; for tests and checks."""
@@ -188,7 +195,7 @@ class ClippedSum(Aggregate):
     def _factors(self, square_norms, mask):
         """Clip factors of the examples; zero for padding."""
         factors = clip_factors(square_norms.sqrt(), self.clip_norm)
-        return torch.where(mask, factors, 0.0).to(self._sums[0].dtype)
+        return torch.where(mask, factors, 0.0).to(self.parameters[0].dtype)
 
     def _record(self, inputs, mask):
         """Run forward and backward; return (name, layer, activation, output gradient) of every supported layer.
@@ -386,7 +393,7 @@ class ClippedSum(Aggregate):
         factors = self._factors(sum(self._pool.square_norms(g) for g in gradients) + allowance, mask)
         for total, gradient in zip(self._sums, gradients):
             rows = torch.where((factors > 0).unsqueeze(1), gradient.flatten(1), 0.0)
-            total.view(-1).addmv_(rows.t(), factors, beta=self._beta)
+            add_product(total.view(-1), rows, factors, self._beta, self._pool)
         self._beta = 1
 
 
@@ -409,7 +416,8 @@ class PartedSum(ClippedSum):
 
     def __init__(self, root, plan, *, path="fast", rng=None):
         super().__init__(root, plan.l2_bound, clip_norm=plan.clip_norm, path=path, weighting=plan.weighting)
-        self._places = [room_for_units(size, plan.unit) for size in plan.part_batch_sizes]
+        sizes = plan.part_batch_sizes
+        self._places = [room_for_units(size, plan.unit, len(sizes)) for size in sizes]
         self._rng = rng
 
     def add(self, *inputs, mask=None, units=None):

@@ -22,6 +22,8 @@ from torch.nn import functional
 # cache), and of a layer's example gradients that are stored until they are summed (128 MB).
 _BLOCK = 2**19
 _KEEP = 2**25
+# Examples whose float32 gradients are added in one product (see `add_product`).
+SUMMED_TOGETHER = 64
 # Gram matrices are multiplied in float64, at about this many times the cost of a float32 product.
 _GRAM_COST = 3
 # Rounding may hide a cancellation between the places of an example: the float32 sum of terms of total size S has an
@@ -63,7 +65,7 @@ class Pool(dict):
     rows = 1
 
     def total(self, batch):
-        """Return the number of examples whose gradients are stored beside those of this batch, itself included."""
+        """Return how many examples a pass has room for, this batch among them: a public number."""
         return batch
 
     def get_kept(self, key, shape, like):
@@ -117,7 +119,7 @@ def _small(gradients: dict[str, torch.Tensor], pool: Pool) -> LayerGradient:
 
     def weighted_sum(factors, out, beta):
         for name, gradient in gradients.items():
-            out[name].view(-1).addmv_(gradient.flatten(1).t(), factors, beta=beta)
+            add_product(out[name].view(-1), gradient.flatten(1), factors, beta, pool)
 
     return LayerGradient(norms, weighted_sum)
 
@@ -129,6 +131,27 @@ def _row_sums(x, pool):
 
 def _put(out, value, beta):
     out.add_(value) if beta else out.copy_(value)
+
+
+def add_product(out, left, right, beta, pool):
+    """Set `out` to ``beta * out + left.T @ right``, a sum over rows of which no order of additions matters.
+
+    `left` (n, M), `right` (n, N) or (n,): of examples, each of which a record may add. `out` (M, N) or (M,).
+    In float64, the sum is exact but for 2**-53 of the sum of the sizes of its terms. In float32, a chain of additions
+    errs by up to 2**-24 of this sum for each of them. So `SUMMED_TOGETHER` rows are added in one product, and then the
+    products (see `slack_of_sums`).
+    """
+    exact = out.dtype == torch.float64
+    add, product = (out.addmv_, torch.mv) if right.dim() == 1 else (out.addmm_, torch.mm)
+    for i in range(0, len(left), size := 16 * SUMMED_TOGETHER if exact else SUMMED_TOGETHER):
+        rows = left[i : i + size].t(), right[i : i + size]
+        if exact:
+            add(*(x.double() for x in rows), beta=beta)
+        elif i == 0:
+            add(*rows, beta=beta)
+        else:
+            out.add_(product(*rows, out=pool.get_buffer("product", out.shape, out)))
+        beta = 1
 
 
 def _join(parts: list[LayerGradient]) -> LayerGradient:
@@ -148,43 +171,47 @@ def linear(layer: nn.Linear, a: torch.Tensor, g: torch.Tensor, batch: int, pool:
     if places == 1:
         # the gradient by the bias is g itself: an input of one more entry, 1
         norms = pool.square_norms(g) * ((pool.square_norms(a) if weight else 0) + int(bias))
-        return LayerGradient(norms, _linear_sum(a, g, pool))
-    parts = []
+        return LayerGradient(norms, _linear_sum(a[:, 0], g[:, 0], pool))
+    left, parts = g.mT.unsqueeze(1), []
+
+    def right_of(i, j):
+        return a[i:j].unsqueeze(1)
+
     if weight:
-        whole_sum = _linear_sum(a, g, pool)
         if places * (layer.in_features + layer.out_features) * _GRAM_COST < layer.in_features * layer.out_features:
-            parts.append(LayerGradient(_gram_norms(a, g, pool), whole_sum))
+            parts.append(LayerGradient(_gram_norms(a, g, pool), _sum_of_places(left, right_of)))
         else:
-            parts.append(_outer_product(g.mT, lambda i, j: a[i:j], layer.in_features, whole_sum, pool, layer))
+            parts.append(_outer_product(left, right_of, layer.in_features, pool, layer))
     if bias:
         parts.append(_small({"bias": _row_sums(g, pool)}, pool))
     return _join(parts)
 
 
 def _linear_sum(a, g, pool):
+    """Weighted sum of the gradients of examples of one place: inputs (n, N) and gradients by outputs (n, M)."""
+
     def weighted_sum(factors, out, beta):
         if "weight" in out:
-            scale = factors.view(-1, 1, 1)
             # the factor of an example may scale either side of the product: the narrower one is cheaper
             narrow, wide = (g, a) if g.shape[-1] <= a.shape[-1] else (a, g)
-            scaled = torch.mul(narrow, scale, out=pool.get_buffer("scaled", narrow.shape, narrow))
+            scaled = torch.mul(narrow, factors.view(-1, 1), out=pool.get_buffer("scaled", narrow.shape, narrow))
             left, right = (scaled, wide) if narrow is g else (wide, scaled)
-            out["weight"].addmm_(left.flatten(0, 1).t(), right.flatten(0, 1), beta=beta)
-        if "bias" in out and g.shape[1] == 1:
-            out["bias"].addmv_(g.squeeze(1).t(), factors, beta=beta)
+            add_product(out["weight"], left, right, beta, pool)
+        if "bias" in out:
+            add_product(out["bias"], g, factors, beta, pool)
 
     return weighted_sum
 
 
-def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient:
-    """Rule from example gradients ``left @ right``; shapes (b, [G,] M, T) and (b, [G,] T, N = width).
+def _outer_product(left, right_of, width, pool, key) -> LayerGradient:
+    """Rule from example gradients ``left @ right``; shapes (b, G, M, T) and (b, G, T, N = width).
 
     `right_of(i, j)` makes the right-hand side of examples i to j. The gradients are stored for the weighted sum when
-    they fit in `_KEEP` scalars, else `whole_sum` is called.
+    they fit in `_KEEP` scalars, else the products are computed again.
     """
     batch, places, rows = left.shape[0], left.shape[-1], pool.rows
     shape = (*left.shape[1:-1], width)
-    scalars = math.prod(shape) * (1 if rows == places else rows)
+    scalars = math.prod(shape) * (1 if _is_one_product(left, rows) else rows)
     keep = pool.total(batch) * math.prod(shape) <= _KEEP
     step = min(batch, max(1, _BLOCK // max(places * width, scalars)))
     gradients = (
@@ -206,17 +233,41 @@ def _outer_product(left, right_of, width, whole_sum, pool, key) -> LayerGradient
             norms[i:j] += _CANCELLATION * pool.square_norms(left[i:j]) * pool.square_norms(right)
 
     def weighted_sum(factors, out, beta):
-        out["weight"].view(-1).addmv_(gradients.flatten(1).t(), factors, beta=beta)
+        add_product(out["weight"].view(-1), gradients.flatten(1), factors, beta, pool)
 
-    return LayerGradient(norms, weighted_sum if keep else whole_sum)
+    return LayerGradient(norms, weighted_sum if keep else _sum_of_places(left, right_of))
+
+
+def _sum_of_places(left, right_of):
+    """Weighted sum of the gradients ``left @ right`` of examples, over all places of all examples; as `_outer_product`.
+
+    In float64: the places of an example may cancel, so that the terms are larger than its gradient.
+    """
+
+    def weighted_sum(factors, out, beta):
+        batch, n_groups, n_left, places = left.shape
+        step, total = max(1, _BLOCK // (n_groups * n_left * places)), 0
+        for i in range(0, batch, step):
+            own, right = left[i : i + step].double(), right_of(i, min(batch, i + step)).double()
+            own.mul_(factors[i : i + step].double().view(-1, 1, 1, 1))
+            # (G, M, b T) and (G, b T, N)
+            total = total + torch.bmm(own.permute(1, 2, 0, 3).flatten(2), right.transpose(0, 1).flatten(1, 2))
+        _put(out["weight"], total.view(out["weight"].shape), beta)
+
+    return weighted_sum
+
+
+def _is_one_product(left, rows):
+    """Whether the gradient of a unit is one product: each row has one place, and there is one group."""
+    return left.shape[1] == 1 and left.shape[-1] == rows
 
 
 def _add_up_rows(left, right, rows, out):
     """Write the gradients of units of several rows; return the sums of the norms of the gradients of their rows."""
-    if left.dim() == 3 and left.shape[-1] == rows:
-        # one place for each row: its gradient is a product of two vectors, and so is the norm
+    if _is_one_product(left, rows):
+        # the gradient of a row is a product of two vectors, and so is its norm
         torch.matmul(left, right, out=out)
-        return (_norms(left, 1) * _norms(right, 2)).sum(1)
+        return (_norms(left[:, 0], 1) * _norms(right[:, 0], 2)).sum(1)
     of_rows = left.unflatten(-1, (rows, -1)).movedim(-2, 1), right.unflatten(-2, (rows, -1)).movedim(-3, 1)
     of_rows = torch.matmul(*of_rows)
     torch.sum(of_rows, 1, out=out)
@@ -270,16 +321,8 @@ def convolution(
     def patches(x):
         return _patches(x, layer.kernel_size, layer.dilation, padding, layer.stride, one.shape[2:], layer.groups)
 
-    def whole_sum(factors, out, beta):
-        scaled = _by_example(g, batch) * factors.view(-1, 1, 1, 1, 1)
-        gradient = torch.ops.aten.convolution_backward(
-            scaled.flatten(0, 1), a, layer.weight.detach(), None, _pair(layer.stride), _pair(padding),
-            _pair(layer.dilation), layer.transposed, _pair(layer.output_padding), layer.groups, (False, True, False),
-        )  # fmt: skip
-        _put(out["weight"], gradient[1], beta)
-
     left = one.unflatten(1, (layer.groups, -1)).flatten(3)
-    parts.append(_products_of_places(left, image, patches, whole_sum, batch, pool, layer))
+    parts.append(_products_of_places(left, image, patches, batch, pool, layer))
     return _join(parts)
 
 
@@ -305,7 +348,7 @@ def _conv_padding(layer: nn.Conv2d) -> list[int]:
     return pads
 
 
-def _products_of_places(left, image, patches, whole_sum, batch, pool, layer) -> LayerGradient:
+def _products_of_places(left, image, patches, batch, pool, layer) -> LayerGradient:
     """Choose between Gram matrices and example gradients; left (n, G, M, T), patches(image) (n, G, T, N)."""
     left = _by_example(left, batch)
     image = _by_example(image, batch)
@@ -326,8 +369,8 @@ def _products_of_places(left, image, patches, whole_sum, batch, pool, layer) -> 
         for i in range(0, batch, step):
             j = min(batch, i + step)
             norms[i:j] = _gram_norms(right_of(i, j)[:, 0], left[i:j, 0].transpose(1, 2), pool)
-        return LayerGradient(norms, whole_sum)
-    return _outer_product(left, right_of, width, whole_sum, pool, layer)
+        return LayerGradient(norms, _sum_of_places(left, right_of))
+    return _outer_product(left, right_of, width, pool, layer)
 
 
 def embedding(layer: nn.Embedding, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
@@ -345,9 +388,9 @@ def embedding(layer: nn.Embedding, a: torch.Tensor, g: torch.Tensor, batch: int,
         norms = _norms_of_gram(gram, torch.linalg.vector_norm(double, dim=2).sum(1), pool)
 
     def weighted_sum(factors, out, beta):
-        if not beta:
-            out["weight"].zero_()
-        out["weight"].index_add_(0, index.reshape(-1), (g * factors.view(-1, 1, 1)).flatten(0, 1))
+        terms = (g.double() * factors.double().view(-1, 1, 1)).flatten(0, 1)
+        total = torch.zeros(layer.weight.shape, dtype=torch.float64, device=g.device)
+        _put(out["weight"], total.index_add_(0, index.reshape(-1), terms), beta)
 
     return LayerGradient(norms, weighted_sum)
 

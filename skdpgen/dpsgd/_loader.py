@@ -178,7 +178,7 @@ class PoissonLoader:
         large = self._sizes[units] > shared
         for unit in units[large]:
             rows, codes = self._rows_of(unit[None])
-            yield self._chunk(rows, np.arange(len(rows)), codes, len(rows))
+            yield self._chunk(rows, self._rng.permutation(len(rows)), codes, len(rows))
         units = units[~large]
         drawn = self._rng.integers(number, len(units)) if number > 1 else np.zeros(len(units), dtype=np.int64)
         for batch in np.unique(drawn):

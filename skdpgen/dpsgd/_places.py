@@ -35,15 +35,16 @@ def room_for(expected, most=1, batches=1) -> int:
     return max(1, math.ceil(most * room))
 
 
-def room_for_units(expected, unit) -> int:
+def room_for_units(expected, unit, batches=1) -> int:
     """Places for the rows of records, or of units, that take part independently: see `room_for`.
 
     `expected`: mean sum of the weights of the rows. Where each row counts 1, it is the mean number of rows. Where each
         unit counts 1, it is the mean number of units, each of which has up to `max_rows` rows.
+    `batches`: as in `room_for`.
     """
     if unit is None:
-        return room_for(expected)
-    return room_for(expected * unit.max_rows if unit.weighting == "units" else expected, unit.max_rows)
+        return room_for(expected, batches=batches)
+    return room_for(expected * unit.max_rows if unit.weighting == "units" else expected, unit.max_rows, batches)
 
 
 class PhysicalBatches(NamedTuple):

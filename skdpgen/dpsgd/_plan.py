@@ -13,10 +13,13 @@ from ..utils.forks import ForkSafeLock, process_identity
 from ..utils.printing import shown
 from ..utils.validation import convert_fields
 from ._clipping import ClippedSum, PartedSum
-from ._places import batches_of_records, batches_of_units
+from ._layers import SUMMED_TOGETHER
+from ._places import MOST_ROWS, batches_of_records, batches_of_units, room_for
 
 # Relative error of the gradient of a unit, whose rows may cancel (see `_layers`).
 _ROUNDING_OF_UNITS = 2.0**-15
+# Relative error of two sums by one float32 addition in each.
+_ADDITION = 2.0**-23
 
 
 class PlanUse:
@@ -208,7 +211,7 @@ def _make_uncharged(cls, values):
     return cls(**values)
 
 
-def slack_of_sums(n_terms, noise_multiplier, rounding=2.0**-20) -> float:
+def slack_of_sums(n_terms, noise_multiplier, error=None) -> float:
     """Relative distance between the clip norm and the bound, for arithmetic that is not exact; at least 1 %.
 
     A record that joins must not change the gradients of the others. Each is a function of the record alone, but float32
@@ -217,19 +220,22 @@ def slack_of_sums(n_terms, noise_multiplier, rounding=2.0**-20) -> float:
     than a step needs (`room_for`): any choice of different places is equally likely. One that joins takes any of the
     free places, and all others stay.
 
-    What is left is the order in which terms are added. The relative error of each term is taken as 2**-20 (a few units
-    in the last place), and all errors may point one way, so the sum moves by at most ``n_terms * 2**-20 * clip``.
-    Rounding to the noise's lattice of ``2**-30 * noise_std`` adds a step of the lattice in each parameter, at most
-    ``2**-15 * noise_multiplier`` of the bound C for up to a billion (2**30) parameters. With the two relative errors a
-    and b, the clip must satisfy ``clip * (1 + a) + b * C <= C``: b is a share of the bound, not of the clip.
+    What is left is the rounding of additions, which depends on all terms. A term passes through k float32 additions,
+    each of which errs by up to 2**-24 of what it adds up. So a sum errs by at most ``k * 2**-24`` of the sum of the
+    norms of its terms, and two sums that are compared by twice that: ``n_terms * k * 2**-23 * clip``. Rounding to the
+    noise's lattice of ``2**-30 * noise_std`` adds a step of the lattice in each parameter, at most ``2**-15 *
+    noise_multiplier`` of the bound C for up to a billion (2**30) parameters. With the two relative errors a and b, the
+    clip must satisfy ``clip * (1 + a) + b * C <= C``: b is a share of the bound, not of the clip.
 
     `n_terms`: expected number of terms of a sum; eight standard deviations of a Poisson number are added.
     `noise_multiplier`: standard deviation of the noise over the bound of the sum.
-    `rounding`: relative error of a term.
+    `error`: relative error of a term, ``k * 2**-23``. None: the terms are added one after the other.
     Raises InvalidInputError: the noise is so large that the lattice would leave gradients less than half of the bound.
     """
     check_noise_of_steps(noise_multiplier)
-    of_terms, of_lattice = (n_terms + 8 * math.sqrt(n_terms)) * rounding, noise_multiplier * 2.0**-15
+    most_terms = n_terms + 8 * math.sqrt(n_terms)
+    of_terms = most_terms * (most_terms * _ADDITION if error is None else error)
+    of_lattice = noise_multiplier * 2.0**-15
     return max(0.01, (1 + of_terms) / (1 - of_lattice) - 1)
 
 
@@ -353,8 +359,14 @@ class DPSGDPlan(ChargedPlan):
     @property
     def slack(self) -> float:
         """Relative distance between `clip_norm` and `l2_bound` (see `slack_of_sums`)."""
-        rounding = {} if self.unit is None else {"rounding": _ROUNDING_OF_UNITS}
-        return slack_of_sums(self.expected_batch_size, self.noise_multiplier, **rounding)
+        error = self._additions * _ADDITION if self.unit is None else _ROUNDING_OF_UNITS
+        return slack_of_sums(self.expected_batch_size, self.noise_multiplier, error)
+
+    @property
+    def _additions(self) -> int:
+        """Float32 additions that the gradient of a record passes through (see `add_product`), pass by pass."""
+        size, number, _ = self.physical_batches
+        return SUMMED_TOGETHER + -(-size // SUMMED_TOGETHER) + number
 
     @property
     def clip_norm(self) -> float:
@@ -419,6 +431,11 @@ class PartedPlan(DPSGDPlan):
         super().__post_init__()
         if not self.part_batch_sizes or not all(0 < size < math.inf for size in self.part_batch_sizes):
             raise ValueError(f"part_batch_sizes must be positive and finite; got {shown(self.part_batch_sizes)}")
+
+    @property
+    def _additions(self) -> int:
+        of_parts = max(-(-room_for(size) // MOST_ROWS) for size in self.part_batch_sizes)
+        return super()._additions + self.physical_batches.number * of_parts
 
     def make_aggregate(self, root, rng, *, path="fast"):
         """Make the `PartedSum` of this plan."""

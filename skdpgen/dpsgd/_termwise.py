@@ -101,7 +101,7 @@ class TermwisePlan(DPSGDPlan):
     def group_places(self) -> int:
         """Places of a group for its records: more come with a probability below e**-36 (see `room_for`)."""
         most = self.unit.max_rows if self.weighting == "rows" else 1
-        return room_for(self.expected_batch_size / self.n_groups, most)
+        return room_for(self.expected_batch_size / self.n_groups, most, self.n_groups)
 
     @property
     def difference_bound(self) -> float:

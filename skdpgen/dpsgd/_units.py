@@ -181,11 +181,13 @@ class Arrangement:
 class _BlockPool(Pool):
     """Buffers of one block of units: those that are kept are parts of one buffer of all blocks of a layer."""
 
-    def __init__(self, pool, block, n_units):
-        self._pool, self._units, self._n_units, self.rows = pool, block.units, n_units, block.size
+    def __init__(self, pool, block, arrangement):
+        self._pool, self._units, self._n_units, self.rows = pool, block.units, arrangement.n_units, block.size
+        self._most_units = arrangement.n_rows
 
     def total(self, batch):
-        return self._n_units
+        # not the number of units, which is private: one that joins would change the rule for all others
+        return self._most_units
 
     def get_kept(self, key, shape, like):
         return self._pool.get_buffer(key, (self._n_units, *shape[1:]), like)[self._units]
@@ -216,7 +218,7 @@ def _by_blocks(layer, a, g, arrangement, blocks, pool) -> LayerGradient:
     for block in blocks:
         of_block = (_rows(x, block, arrangement.n_rows) for x in (a, g))
         units = block.units.stop - block.units.start
-        parts.append(RULES[type(layer)](layer, *of_block, units, _BlockPool(pool, block, arrangement.n_units)))
+        parts.append(RULES[type(layer)](layer, *of_block, units, _BlockPool(pool, block, arrangement)))
 
     def weighted_sum(factors, out, beta):
         for block, part in zip(blocks, parts):
@@ -245,10 +247,10 @@ def _linear(layer, a, g, arrangement, pool) -> LayerGradient:
     norms = squares.new_zeros(arrangement.n_units).index_add_(0, of_row, squares.sqrt())
     norms.square_()  # exact for units of one row
     if windows is not None:
-        inputs, outputs = (torch.bmm(x, x.mT) for x in (a[windows.slots], g[windows.slots]))
-        # float32 products: their error is far below what is added for cancellation
+        # in float64: the width of windows, and so what float32 would round, follows from the largest unit in them
+        inputs, outputs = (torch.bmm(x, x.mT) for x in (a[windows.slots].double(), g[windows.slots].double()))
         inputs = inputs.add_(int(bias)) if weight else torch.full_like(inputs, float(bias))
-        products = torch.where(windows.same, inputs.double() * outputs, 0.0).sum(2).view(-1)
+        products = torch.where(windows.same, inputs * outputs, 0.0).sum(2).view(-1)
         several = windows.several
         found = norms.new_zeros(len(norms)).index_add_(0, windows.units.view(-1), products)[several].clamp_(min=0)
         norms[several] = found.add_(norms[several], alpha=_ROWS_CANCELLATION)
@@ -260,6 +262,6 @@ def _linear(layer, a, g, arrangement, pool) -> LayerGradient:
             head.weighted_sum(factors, out, beta)
             beta = 1
         if len(a) > first:
-            _linear_sum(a[first:, None], g[first:, None], pool)(factors[of_row[first:]], out, beta)
+            _linear_sum(a[first:], g[first:], pool)(factors[of_row[first:]], out, beta)
 
     return LayerGradient(norms, weighted_sum)

@@ -10,7 +10,7 @@ from ..data.validation import read_vectors
 from ..utils.validation import MOST_UNITS, Interval, check_model_size
 from ._base import TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._generator_model import GENERATOR_CONSTRAINTS, CoordinateSettings, GeneratorModel, learn_rows, n_weights
-from ._training import Training, network_shape, resolve_sampling
+from ._training import Training, counted_rows, network_shape, resolve_sampling
 
 # Generated rows of a step, and steps at once: the memory of an update grows with their product.
 _MOST_GENERATED, _MOST_AT_ONCE = 2**12, 2**12
@@ -239,6 +239,7 @@ def fit_sinkhorn_model(rows, settings, fit):
     expected, own = max(1.0, training.sampling_rate * step_size), {"gradient_bound": training.gradient_bound}
     plan = plan_of_fit(training, fit.plan, fit.noise["training"], expected, WholeBatchPlan, **own)
     generator, coordinates = settings.make_generator(codec, x.shape[1], n_levels)
+    x, classes, units = counted_rows(rows, classes >= 0, x, classes)
     noise = train_by_transport(
         generator,
         x,
@@ -247,7 +248,7 @@ def fit_sinkhorn_model(rows, settings, fit):
         fit.cover(plan),
         fit.rng,
         **coordinates,
-        units=rows.unit_codes,
+        units=units,
         n_rows=settings.generated_rows,
         at_once=settings.steps_at_once,
         blur=settings.blur,

@@ -14,7 +14,7 @@ from ..data.validation import read_vectors
 from ..utils.validation import MOST_UNITS, Interval, as_sizes, check_model_size
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer
 from ._generator_model import ACTIVATIONS_OF_A_PIXEL, GeneratorModel, image_sizes, learn_rows, make_generator, n_weights
-from ._training import Network, Training, check_device, network_shape, resolve_sampling
+from ._training import Network, Training, check_device, counted_rows, network_shape, resolve_sampling
 
 # Of rows and of images: number of generated ones in a step.
 _GENERATED_ROWS, _GENERATED_IMAGES = 256, 128
@@ -329,7 +329,8 @@ def fit_dpcgan_model(rows, settings, fit):
     net.initialize()
     if codec.n_classes:
         x = np.concatenate([x, (classes[:, None] == np.arange(codec.n_classes)).astype(np.float32)], axis=1)
-    net.partial_fit(x, groups=rows.unit_codes)
+    x, units = counted_rows(rows, classes >= 0, x)
+    net.partial_fit(x, groups=units)
     model = GeneratorModel(codec, generator, row_count, weights)
     model.gradient_noise = (net.noise_description_, net.noise_private_)
     return model

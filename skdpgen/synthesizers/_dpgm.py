@@ -19,7 +19,15 @@ from ._dp_merf import RandomFeatures
 from ._phases import COUNT_SHARE, remaining_share
 from ._privae import VAE_CONSTRAINTS, VAE_TRAINING, LikelihoodSynthesizer
 from ._released import ReleasedModel
-from ._training import encode_rows, learn_codec, network_shape, positive_counts, resolve_sampling
+from ._training import (
+    counted_rows,
+    encode_rows,
+    have_class,
+    learn_codec,
+    network_shape,
+    positive_counts,
+    resolve_sampling,
+)
 from ._vae_model import (
     DEFAULT_AVERAGE,
     DEFAULT_LEARNING_RATE,
@@ -379,7 +387,8 @@ def fit_dpgm_model(rows, settings, fit):
     )
     net.fit_file = fit.checkpoint
     net.initialize()
-    net.partial_fit(np.concatenate([x, clusters[:, None].astype(np.float32)], axis=1), groups=rows.unit_codes)
+    x, clusters, units = counted_rows(rows, have_class(x, codec.n_classes), x, clusters)
+    net.partial_fit(np.concatenate([x, clusters[:, None].astype(np.float32)], axis=1), groups=units)
     parts = [
         VAEModel(codec, module, likelihood, float(sizes.sum()), sizes)
         for module, sizes in zip(net.module_.cpu().eval().parts, counts)

@@ -18,7 +18,7 @@ from ..utils.blocks import map_blocks
 from ._moment_start import draw_rows, train_on_rows
 from ._phases import suits_features
 from ._released import NetGenerator
-from ._training import Network, Training, encode_rows, with_labels
+from ._training import Network, Training, counted_rows, encode_rows, have_class, with_labels
 from ._vae_model import make_likelihood
 
 # Synthetic rows that the network is initialised on, how many of them are in one of those steps, their rate and number.
@@ -249,6 +249,7 @@ def _train_in_place(rows, model, decoder, fit):
     """Train a network in the place of the released decoder; return what may be released of it."""
     synthetic = with_labels(*draw_rows(model, fit.stream, _WARM_ROWS), model.codec)
     x, _, likelihood, widths = encode_rows(rows, model.codec, decoder)
+    x, units = counted_rows(rows, have_class(x, model.codec.n_classes), x)
     space, mixture = _latents(model)
     return train_decoder(
         x,
@@ -261,7 +262,7 @@ def _train_in_place(rows, model, decoder, fit):
         n_labels=model.codec.n_classes,
         warm_rows=synthetic,
         fit=fit,
-        units=rows.unit_codes,
+        units=units,
     )
 
 
@@ -312,7 +313,8 @@ def _train_refinement(x, rows, model, decoder, fit, released, n_labels):
     net = _make_refinement(model.kind, decoder, plan, fit.progress_text, **released, n_labels=n_labels)
     net.fit_file = fit.checkpoint
     net.initialize()
-    net.partial_fit(x, groups=rows.unit_codes)
+    x, units = counted_rows(rows, have_class(x, n_labels), x)
+    net.partial_fit(x, groups=units)
     return layers_of_mlp(net.module_.cpu().network), (net.noise_description_, net.noise_private_)
 
 

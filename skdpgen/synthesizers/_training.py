@@ -235,3 +235,25 @@ def with_labels(x, classes, codec):
     """Rows as the network takes them: with the one-hot class at the end, where there are classes."""
     labels = classes[:, None] == np.arange(codec.n_classes)
     return np.concatenate([x, labels], axis=1, dtype=np.float32)
+
+
+def counted_rows(rows, has_class, *arrays):
+    """Rows that the released counts of the classes count, and their units: those of which a training takes steps.
+
+    The counts say how many rows a step has. In an array, a row has no class if its class was not learned. Where each
+    unit counts 1, a unit counts as its share of rows of a class, so that units with other rows are left out.
+
+    `rows`: private. `has_class` (n_rows,): whether each has a class. *arrays: (n_rows, ...).
+    Returns the arrays, and the unit of each row; None where a row is the unit.
+    """
+    units = rows.unit_codes
+    if has_class.all():
+        return *arrays, units
+    if rows.unit_sizes is not None:
+        has_class = np.bincount(units, ~has_class)[units] == 0
+    return *(x[has_class] for x in arrays), None if units is None else units[has_class]
+
+
+def have_class(x, n_classes):
+    """Whether each row, with the one-hot class at the end, has a class; all have where there are no classes."""
+    return x[:, len(x.T) - n_classes :].any(axis=1) if n_classes else np.ones(len(x), dtype=bool)

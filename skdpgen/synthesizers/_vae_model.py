@@ -17,7 +17,16 @@ from ..utils.validation import as_numbers, check_model_size
 from ._moment_start import draw_rows, learn_facts, start_autoencoder
 from ._phases import MomentSettings
 from ._released import CHUNK_ROWS, NOT_SAVED, ReleasedModel
-from ._training import Network, Training, encode_rows, resolve_sampling, sizes_by_counts, with_labels
+from ._training import (
+    Network,
+    Training,
+    counted_rows,
+    encode_rows,
+    have_class,
+    resolve_sampling,
+    sizes_by_counts,
+    with_labels,
+)
 
 # Latents from which on a sparse encoder has a meaning: it normalises the length of those of a record.
 _FEWEST_SPARSE = 3
@@ -466,7 +475,8 @@ def fit_vae_model(rows, settings, fit):
     if moments is not None and fit.starts_training:
         synthetic = with_labels(*draw_rows(moments, fit.stream), codec)
         start_autoencoder(net.module_, synthetic, settings.start_steps, settings.network)
-    net.partial_fit(x, groups=rows.unit_codes)
+    x, units = counted_rows(rows, have_class(x, codec.n_classes), x)
+    net.partial_fit(x, groups=units)
     module = net.module_.cpu().eval()
     module.divergence = None  # a function of the user's own has no place in a released model
     model = VAEModel(codec, module, likelihood, row_count, weights)
