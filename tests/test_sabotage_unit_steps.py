@@ -6,13 +6,17 @@ import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_dp2vae_units
 import test_dp_net_units
+import test_rounding_of_sums
+import test_rows_of_no_class
 import test_termwise_units
 import test_unit_sums
+import torch
 from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen.dpsgd import ClippedSum, DPSGDPlan, PoissonLoader, TermwiseAggregate, _layers, _termwise, _units
 from skdpgen.dpsgd._subsets import assign_subsets
 from skdpgen.nn import _dp2vae_training
+from skdpgen.synthesizers import _training
 
 BOUND = {
     (rows, weighting): Claim(
@@ -28,17 +32,29 @@ NAIVE = {
 MEAN = Claim(test_unit_sums.test_units_equal_one_backward_pass_for_each, "linear", "units")
 OTHERS = Claim(test_unit_sums.test_inserting_a_unit_leaves_the_clipped_gradients_of_others_equal, "fast")
 NAN = Claim(test_unit_sums.test_a_row_without_finite_gradient_takes_out_its_unit_and_no_other, "fast", float("nan"))
-CANCEL = Claim(test_unit_sums.test_rows_of_a_unit_that_cancel_add_no_rounding_error_of_their_size)
 CANCELLED = {
     name: Claim(test_unit_sums.test_a_unit_whose_rows_cancel_does_not_depend_on_the_place_of_its_rows, name, path)
     for name, path in (
         ("conv", "fast"), ("conv, Gram", "fast"), ("layer norm", "fast"), ("embedding", "fast"), ("linear", "vmap")
     )
 }  # fmt: skip
-MANY_ROWS = Claim(test_unit_sums.test_a_unit_of_many_rows_of_a_linear_layer, (6, 5))
+MANY_ROWS = {n: Claim(test_unit_sums.test_a_unit_of_many_rows_of_a_linear_layer, (6, 5), n) for n in (20, 40)}
 PARTS = Claim(test_unit_sums.test_rows_of_a_unit_in_several_parts_are_clipped_together, "rows")
 SAMPLING = Claim(test_unit_sums.test_units_are_sampled_whole_and_independently_at_the_rate)
 CHUNKS = Claim(test_unit_sums.test_a_large_batch_comes_in_chunks_that_never_split_a_unit, 15)
+ADDED = {
+    path: Claim(test_rounding_of_sums.test_a_unit_moves_a_sum_of_many_by_its_gradient, path, 8)
+    for path in ("fast", "vmap")
+}
+ADDITIONS = Claim(test_rounding_of_sums.test_a_sum_errs_by_the_additions_of_a_term, 4096, (5, 0), torch.float32)
+COVERED = Claim(test_rounding_of_sums.test_the_slack_covers_the_additions)
+RULE = Claim(test_rounding_of_sums.test_no_unit_changes_the_rule_of_a_layer_for_others, "linear")
+WINDOWS = Claim(test_rounding_of_sums.test_the_size_of_a_unit_does_not_change_the_norms_of_others, 32)
+ALONE = Claim(test_rounding_of_sums.test_rows_of_a_unit_that_is_alone_stand_in_a_random_order)
+NO_CLASS = [
+    Claim(test_rows_of_no_class.test_steps_have_room_for_their_rows, model, "rows")
+    for model in test_rows_of_no_class.MODELS
+]
 SLACK = Claim(test_unit_sums.test_a_plan_of_units_costs_what_one_of_records_costs)
 LOSS = Claim(test_dp_net_units.test_without_noise_a_step_is_the_mean_over_rows_or_over_units)
 GROUP_SUM = {
@@ -83,7 +99,7 @@ MUTANTS = [
         [NAIVE["linear"], OTHERS],
         (
             _units._linear,
-            ("torch.where($windows.same, $inputs.double() * $outputs, 0.0)", "($inputs.double() * $outputs)"),
+            ("torch.where($windows.same, $inputs * $outputs, 0.0)", "($inputs * $outputs)"),
         ),
     ),
     (
@@ -98,7 +114,7 @@ MUTANTS = [
     ),
     (
         "cancellation within a unit not allowed for",
-        [CANCEL],
+        [MANY_ROWS[20]],
         (_units._linear, ("$found.add_($norms[$several], alpha=_ROWS_CANCELLATION)", "$found")),
     ),
     (
@@ -108,7 +124,7 @@ MUTANTS = [
     ),
     (
         "norms of the rows of large units taken for zero",
-        [MANY_ROWS],
+        [MANY_ROWS[40]],
         (_layers._add_up_rows, ("(_norms($left, 1) * _norms($right, 2)).sum(1)", "0 * _norms($left, 1).sum(1)")),
     ),
     (
@@ -139,7 +155,10 @@ MUTANTS = [
     (
         "no slack for the rounding of units",
         [SLACK],
-        (DPSGDPlan.slack, ("{} if self.unit is None else {'rounding': _ROUNDING_OF_UNITS}", "{}")),
+        (
+            DPSGDPlan.slack,
+            ("self._additions * _ADDITION if self.unit is None else _ROUNDING_OF_UNITS", "self._additions * _ADDITION"),
+        ),
     ),
     # ---- the sampling
     (
@@ -157,6 +176,50 @@ MUTANTS = [
             PoissonLoader._chunks_of_units,
             ("self._sizes[$units] > $shared", "self._sizes[$units] > 10**6"),
         ),
+    ),
+    # ---- the sums
+    (
+        "gradients of units added in float32",
+        [ADDED["fast"]],
+        (ClippedSum.reset, ("self.weighting is not None or self.path != 'fast'", "False")),
+    ),
+    (
+        "formed gradients of units added in float32",
+        [ADDED["vmap"]],
+        (ClippedSum.reset, ("self.weighting is not None or self.path != 'fast'", "False")),
+    ),
+    (
+        "all rows of a batch in one chain of additions",
+        [ADDITIONS],
+        (_layers.add_product, ("16 * SUMMED_TOGETHER if $exact else SUMMED_TOGETHER", "10**6")),
+    ),
+    (
+        "slack for one addition of a term",
+        [COVERED],
+        (DPSGDPlan.slack, ("self._additions * _ADDITION", "_ADDITION")),
+    ),
+    (
+        "the rule of a layer by the number of units",
+        [RULE],
+        (_units._BlockPool.total, ("self._most_units", "self._n_units")),
+    ),
+    (
+        "norms of units rounded by the largest of them",
+        [WINDOWS],
+        (
+            _units._linear,
+            ("torch.bmm($x, $x.mT)", "torch.bmm($x.float(), $x.float().mT).double()"),
+        ),
+    ),
+    (
+        "rows of units that are alone in the order of the table",
+        [ALONE],
+        (PoissonLoader._chunks_of_units, ("self._rng.permutation(len($rows))", "np.arange(len($rows))")),
+    ),
+    (
+        "steps of rows of no class, which were not counted",
+        NO_CLASS,
+        (_training.counted_rows, ("$has_class.all()", "True")),
     ),
     # ---- groups of term-wise steps, subsets of DP2-VAE
     (

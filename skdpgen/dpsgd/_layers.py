@@ -29,9 +29,9 @@ _GRAM_COST = 3
 # Rounding may hide a cancellation between the places of an example: the float32 sum of terms of total size S has an
 # error of about 2**-20 S. Adding 2**-22 S**2 to the squared norm bounds that error by 2**-9 of the clip norm.
 _CANCELLATION = 2.0**-22
-# Rows of a unit are more likely to cancel, and a unit that joins moves the rows of others to other places in the
-# batch, where they are rounded differently, each by at most 2**-20 of its gradient's norm. With S the sum of these
-# norms, adding 2**-10 S**2 to the squared norm bounds the error of a unit by 2**-15 of the clip norm. Rows with
+# Rows of a unit are more likely to cancel. The product of the rows of a large unit is rounded otherwise where other
+# units have as many rows: up to 300 rows, by at most 2**-20 S, with S the sum of the norms of the gradients of its
+# rows. Adding 2**-10 S**2 to the squared norm bounds the error of a unit by 2**-15 of the clip norm. Rows with
 # orthogonal gradients lose m 2**-11 of their norm by it, rows with equal gradients 2**-11.
 _ROWS_CANCELLATION = 2.0**-10
 
