@@ -48,8 +48,9 @@ DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:5
 # Most learned categories of one column that is not modelled by groups of them.
 MAX_CATEGORIES = 200
 # Standard deviations of the noise by which the rows of a column exceed those of its learned categories, where a second
-# release looks for more of them.
-_HIDDEN_ABOVE = 3.0
+# release looks for more of them; and fewer of them, where these are at least such a share of all rows, and of the rows
+# of the column that lacks most.
+_HIDDEN_ABOVE, _LIKELY_HIDDEN, _MUCH, _COMPARABLE = 3.0, 1.5, 0.05, 0.5
 # Rows are few below this many standard deviations of the noise on a count: numbers and dates are then counted again.
 _FEW = 30.0
 # The same by which the rows of a single year show in a column of dates.
@@ -332,12 +333,16 @@ def _hidden(shown, empty, noise_sd, n_rows, rows_sd):
     of numbers, with noise of `rows_sd`.
     """
     most, cells = max(shown.values(), default=(0.0, 0))
-    noise = {name: noise_sd * math.sqrt(cells + own) for name, (_, own) in shown.items()}
-    beyond = {name: math.hypot(noise_sd * math.sqrt(own), rows_sd) for name, (_, own) in shown.items()}
+    lacking = {}
+    for name, (rows, own) in shown.items():
+        noise = noise_sd * math.sqrt(cells + own), math.hypot(noise_sd * math.sqrt(own), rows_sd)
+        lacking[name] = [(most - rows, noise[0]), (n_rows - rows, noise[1])]
+    much = max([_MUCH * max(most, n_rows)] + [_COMPARABLE * lost for found in lacking.values() for lost, _ in found])
     return tuple(
         name
-        for name, (rows, _) in shown.items()
-        if name in empty or most - rows > _HIDDEN_ABOVE * noise[name] or n_rows - rows > _HIDDEN_ABOVE * beyond[name]
+        for name, found in lacking.items()
+        if name in empty
+        or any(lost > (_LIKELY_HIDDEN if lost >= much else _HIDDEN_ABOVE) * noise for lost, noise in found)
     )
 
 
