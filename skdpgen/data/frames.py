@@ -16,6 +16,7 @@ from ..exceptions import InvalidInputError
 from ..mechanisms import (
     add_gaussian,
     histogram,
+    mean_of_releases,
     noise_of_mean,
     one_hot_moments,
     sum_of_rows,
@@ -43,6 +44,7 @@ from ..tabular._learning import (
     hides_ranges,
     joined_categories,
     joined_numbers,
+    lacks_many,
     most_categories,
     number_columns,
     schema_and_candidates,
@@ -520,6 +522,14 @@ class FrameRows:
             query = self._of_seen(schema_histogram, learned.replace(*columns))
             counts = self.source.reduce(query, _merge_histograms)
             noisy, sd = _release(counts.query, noise_multipliers["categories"], rng, neighboring)
+            if "numbers" in unspent:
+                trial = {**options, "unlearned": Unlearned()}
+                second = schema_and_candidates(noisy, counts, sd, *terms, **trial, again=False)[0]
+                if lacks_many(second, noisy, counts, n_rows):
+                    unspent.remove("numbers")
+                    third, third_sd = _release(counts.query, noise_multipliers["numbers"], rng, neighboring)
+                    noisy = mean_of_releases(noisy, third, (sd, third_sd))
+                    sd = noise_of_mean((sd, third_sd))
             second = schema_and_candidates(noisy, counts, sd, *terms, **options, again=False)[0]
             learned = joined_categories(learned, second, columns, most, values)
         elif twice:

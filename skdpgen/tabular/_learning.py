@@ -51,6 +51,8 @@ MAX_CATEGORIES = 200
 # release looks for more of them; and fewer of them, where these are at least such a share of all rows, and of the rows
 # of the column that lacks most.
 _HIDDEN_ABOVE, _LIKELY_HIDDEN, _MUCH, _COMPARABLE = 3.0, 1.5, 0.05, 0.5
+# Share of the rows in categories that neither look shows, from which a third count looks for more of them.
+_MANY_LOST = 0.1
 # Rows are few below this many standard deviations of the noise on a count: numbers and dates are then counted again.
 _FEW = 30.0
 # The same by which the rows of a single year show in a column of dates.
@@ -155,6 +157,21 @@ def shown_rows(noisy, histogram, noise_sd, numbers_sd=None):
     sd = noise_sd if numbers_sd is None else numbers_sd
     sds = dict.fromkeys(histogram.schema.incomplete, sd)
     return _rows_of_numbers(noisy, histogram, sds)[0]
+
+
+def lacks_many(schema, noisy, histogram, n_rows):
+    """Whether a column still lacks many rows after some of its categories were learned, by released counts alone.
+
+    `schema`: that `noisy`, the counts of `histogram`, gave. `n_rows`: number of rows by other releases.
+    """
+    for name, counts in zip(histogram.schema.incomplete, split_histogram(noisy, histogram.sizes)):
+        learned = set(schema[name].categories)
+        if not learned or prefix_lengths(histogram.schema[name]):  # nothing to look for, or groups have the rows
+            continue
+        found = (count for key, count in zip(histogram.keys[name], counts) if key in learned)
+        if n_rows - counts[-1] - math.fsum(found) > _MANY_LOST * n_rows:
+            return True
+    return False
 
 
 def are_few(n_rows, noise_sd):
