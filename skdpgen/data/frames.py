@@ -496,8 +496,9 @@ class FrameRows:
 
         There may be further releases. One counts all numbers and dates again, where the rows are so few that the noise
         hides much of their ranges. One is of the columns alone that hide many rows in rare categories: fewer columns
-        have less noise, and half of the delta is for either threshold. The last is of the numbers that lie so far
-        from zero that their bounds are too wide.
+        have less noise, and half of the delta is for either threshold. If one of these columns still lacks many rows,
+        and the numbers were not counted again, the columns are counted at that charge too. The last is of the numbers
+        that lie so far from zero that their bounds are too wide.
         """
         schema, unspent, unit = self.schema, [], unit_of(neighboring)
         twice = "categories" in noise_multipliers
@@ -522,6 +523,8 @@ class FrameRows:
             query = self._of_seen(schema_histogram, learned.replace(*columns))
             counts = self.source.reduce(query, _merge_histograms)
             noisy, sd = _release(counts.query, noise_multipliers["categories"], rng, neighboring)
+            # if there may be a third threshold, it and the second one share half of the delta
+            terms = (extra_delta / 4 if "numbers" in noise_multipliers else extra_delta / 2, most)
             if "numbers" in unspent:
                 trial = {**options, "unlearned": Unlearned()}
                 second = schema_and_candidates(noisy, counts, sd, *terms, **trial, again=False)[0]
