@@ -525,15 +525,14 @@ class FrameRows:
             noisy, sd = _release(counts.query, noise_multipliers["categories"], rng, neighboring)
             # if there may be a third threshold, it and the second one share half of the delta
             terms = (extra_delta / 4 if "numbers" in noise_multipliers else extra_delta / 2, most)
-            if "numbers" in unspent:
-                trial = {**options, "unlearned": Unlearned()}
-                second = schema_and_candidates(noisy, counts, sd, *terms, **trial, again=False)[0]
-                if lacks_many(second, noisy, counts, n_rows):
-                    unspent.remove("numbers")
-                    third, third_sd = _release(counts.query, noise_multipliers["numbers"], rng, neighboring)
-                    noisy = mean_of_releases(noisy, third, (sd, third_sd))
-                    sd = noise_of_mean((sd, third_sd))
-            second = schema_and_candidates(noisy, counts, sd, *terms, **options, again=False)[0]
+            shown = {}
+            second = schema_and_candidates(noisy, counts, sd, *terms, **options, again=False, shown=shown)[0]
+            if "numbers" in unspent and lacks_many(second, shown, n_rows):
+                unspent.remove("numbers")
+                third, third_sd = _release(counts.query, noise_multipliers["numbers"], rng, neighboring)
+                noisy, sd = mean_of_releases(noisy, third, (sd, third_sd)), noise_of_mean((sd, third_sd))
+                self.unlearned.forget(hidden)
+                second = schema_and_candidates(noisy, counts, sd, *terms, **options, again=False)[0]
             learned = joined_categories(learned, second, columns, most, values)
         elif twice:
             unspent.append("categories")

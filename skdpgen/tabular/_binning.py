@@ -290,7 +290,7 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1, *, learned_b
     if binary or (few and single_values):
         starts = list(range(len(mass)))
     else:
-        inside = slice(first, last + 1) if few and learned_bounds else slice(0, len(mass))
+        inside = slice(int(first), int(last) + 1) if few and learned_bounds else slice(0, len(mass))
         # The ends that noise alone explains have bins too: the tables, which have less of it, tell which have rows.
         below, above = list(range(inside.start)), list(range(inside.stop, len(mass)))
         if len(mass) > max_bins:

@@ -123,7 +123,7 @@ def schema_from_histogram(
 
 def schema_and_candidates(
     noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES, *, unit=None, values=None, again=True,
-    unlearned=None, numbers_sd=None,
+    unlearned=None, numbers_sd=None, shown=None,
 ):  # fmt: skip
     """Complete the schema, and name the columns that are worth a second release.
 
@@ -131,12 +131,14 @@ def schema_and_candidates(
     `again`: whether there is a second release: of the columns that it is for, there is no warning yet.
     `unlearned`: takes the columns of which nothing was learned, in place of a warning.
     `numbers_sd`: `noise_sd` of the columns of numbers and dates, where it is another.
+    `shown`: takes the number of rows that each column of categories shows, by its released counts.
     Returns `schema`; `hidden`: columns of categories that more rows lack than the noise explains: the released counts
         of their learned categories and of missing values sum to less than those of another column of categories, or
         than the rows that columns of numbers show; `far`: columns of numbers in one or two octaves (see
         `far_from_zero`), as they were before they got bounds.
     """
-    return _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again, unlearned, numbers_sd)
+    terms = (delta, max_categories, unit, values, again, unlearned, numbers_sd, shown)
+    return _complete(noisy, histogram, noise_sd, *terms)
 
 
 def number_columns(schema):
@@ -159,19 +161,18 @@ def shown_rows(noisy, histogram, noise_sd, numbers_sd=None):
     return _rows_of_numbers(noisy, histogram, sds)[0]
 
 
-def lacks_many(schema, noisy, histogram, n_rows):
-    """Whether a column still lacks many rows after some of its categories were learned, by released counts alone.
+def lacks_many(schema, shown, n_rows):
+    """Whether a column still lacks many rows after some of its categories were learned, by released values alone.
 
-    `schema`: that `noisy`, the counts of `histogram`, gave. `n_rows`: number of rows by other releases.
+    `schema`: complete. `shown`: rows that columns of categories show; see `schema_and_candidates`. `n_rows`: number of
+    rows by other releases.
     """
-    for name, counts in zip(histogram.schema.incomplete, split_histogram(noisy, histogram.sizes)):
-        learned = set(schema[name].categories)
-        if not learned or prefix_lengths(histogram.schema[name]):  # nothing to look for, or groups have the rows
-            continue
-        found = (count for key, count in zip(histogram.keys[name], counts) if key in learned)
-        if n_rows - counts[-1] - math.fsum(found) > _MANY_LOST * n_rows:
-            return True
-    return False
+    return any(
+        n_rows - rows > _MANY_LOST * n_rows
+        for name, rows in shown.items()
+        # there is something to look for, and no groups have the other rows
+        if schema[name].categories and not prefix_lengths(schema[name])
+    )
 
 
 def are_few(n_rows, noise_sd):
@@ -231,8 +232,9 @@ def _most(max_categories, column):
 
 
 def _complete(
-    noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False, unlearned=None, numbers_sd=None
-):
+    noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False, unlearned=None, numbers_sd=None,
+    rows_shown=None,
+):  # fmt: skip
     """See `schema_and_candidates`; with `again` there is no warning of hidden columns."""
     schema, learned, nothing, beyond, shown, empty, far = histogram.schema, [], {}, [], {}, [], {}
     names = schema.incomplete
@@ -273,6 +275,8 @@ def _complete(
             absent = missing > _CLEAR * sd / first_weight
             absent = absent and not _shows_numbers(column, parts, sd)
             nothing[column] = _hidden_rows(column, sd, delta, n_selected, unit) if absent else None
+    if rows_shown is not None:
+        rows_shown.update((name, rows) for name, (rows, _) in shown.items())
     hidden = _hidden(shown, empty, noise_sd, *_rows_of_numbers(noisy, histogram, sds))
     found = Unlearned() if unlearned is None else unlearned
     for column, hidden_rows in nothing.items():
@@ -610,6 +614,12 @@ class Unlearned:
             self._columns[column.name] = column
         if hidden_rows is not None:
             self._missing[column.name] = hidden_rows
+
+    def forget(self, names):
+        """Leave out columns that are counted once more."""
+        for name in names:
+            self._columns.pop(name, None)
+            self._missing.pop(name, None)
 
     @property
     def empty(self):
