@@ -57,7 +57,7 @@ NUMBERS_FOLLOW = Claim(again.test_nothing_but_the_releases_decides_whether_and_w
 RANGES_LEFT = Claim(ranges.test_the_ledger_and_the_queries_agree)
 RANGES_SCALED = Claim(ranges.test_the_release_is_of_the_far_columns_alone_and_scaled_to_them, "add_or_remove_one")
 RANGES_FOLLOW = Claim(ranges.test_nothing_but_the_releases_decides_a_range, "add_or_remove_one")
-LOOK_FOLLOWS = Claim(looks.test_nothing_but_the_releases_decides_where_to_look)
+LOOK_FOLLOWS = Claim(looks.test_nothing_but_the_releases_decides_whether_there_is_a_third_count)
 THIRD_CHARGED = Claim(
     looks.test_columns_that_still_lack_many_rows_are_counted_at_the_charge_of_the_numbers, "add_or_remove_one"
 )
@@ -200,15 +200,12 @@ MUTANTS = [
     (
         "a third count of categories and the moments again on one charge",
         [THIRD_CHARGED],
-        (_frames.FrameRows._learn_schema, ("unspent.remove('numbers')", "pass")),
+        (_frames.FrameRows._learn_schema, ("$unspent.remove($third)", "pass")),
     ),
     (
         "a third count of categories without noise",
         [THIRD_CHARGED],
-        (
-            _frames.FrameRows._learn_schema,
-            ("_release($counts.query, $noise['numbers'], $rest)", "_release($counts.query, 0.0, $rest)"),
-        ),
+        (_frames._averaged, ("_release($query, $noise, $rest)", "_release($query, 0.0, $rest)")),
     ),
     (
         "categories counted a third time by the rows themselves",
@@ -216,8 +213,8 @@ MUTANTS = [
         (
             _frames.FrameRows._learn_schema,
             (
-                "lacks_many($second, $noisy, $counts, $n)",
-                "lacks_many($second, $counts.query.value, $counts, len(self))",
+                "lacks_many($second, $shown, $n)",
+                "lacks_many($second, $shown, len(self))",
             ),
         ),
     ),
@@ -305,7 +302,7 @@ MUTANTS = [
     ),
     (
         "the whole delta for either threshold",
-        [Claim(looks.test_both_thresholds_share_the_delta)],
+        [Claim(looks.test_the_thresholds_share_the_delta)],
         (_frames.FrameRows._learn_schema, ("$extra_delta / 2 if $twice else $extra_delta", "$extra_delta")),
     ),
     (

@@ -527,10 +527,9 @@ class FrameRows:
             terms = (extra_delta / 4 if "numbers" in noise_multipliers else extra_delta / 2, most)
             shown = {}
             second = schema_and_candidates(noisy, counts, sd, *terms, **options, again=False, shown=shown)[0]
-            if "numbers" in unspent and lacks_many(second, shown, n_rows):
-                unspent.remove("numbers")
-                third, third_sd = _release(counts.query, noise_multipliers["numbers"], rng, neighboring)
-                noisy, sd = mean_of_releases(noisy, third, (sd, third_sd)), noise_of_mean((sd, third_sd))
+            if (third := "numbers") in unspent and lacks_many(second, shown, n_rows):
+                unspent.remove(third)
+                noisy, sd = _averaged((noisy, sd), counts.query, noise_multipliers[third], rng, neighboring)
                 self.unlearned.forget(hidden)
                 second = schema_and_candidates(noisy, counts, sd, *terms, **options, again=False)[0]
             learned = joined_categories(learned, second, columns, most, values)
@@ -682,3 +681,10 @@ def _merge_histograms(one, other):
 def _release(bounded_sum, noise_multiplier, rng, neighboring):
     sd = noise_multiplier * bounded_sum.sensitivity(neighboring)
     return add_gaussian(bounded_sum, noise_multiplier, rng, neighboring), sd
+
+
+def _averaged(first, bounded_sum, noise_multiplier, rng, neighboring):
+    """Release a query once more: the average of both releases by their noise, as `_release` returns one."""
+    noisy, sd = first
+    again, again_sd = _release(bounded_sum, noise_multiplier, rng, neighboring)
+    return mean_of_releases(noisy, again, (sd, again_sd)), noise_of_mean((sd, again_sd))

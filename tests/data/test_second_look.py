@@ -105,6 +105,10 @@ def rare(n=N, seed=0):
 def test_columns_that_still_lack_many_rows_are_counted_at_the_charge_of_the_numbers(neighboring):
     frame = rare()
     synth, watch = _fit(frame, neighboring=neighboring)
+    # every charge has one release
+    charged = sorted(release.noise_multiplier for release in synth.accountant_.charges[0].releases)
+    assert sorted(query.noise_multiplier for query in watch.queries) == pytest.approx(charged)
+    assert "numbers" not in synth.model_.respent
     noise = synth.plan(frame).noise_multipliers
     second, third = (
         query
@@ -116,10 +120,6 @@ def test_columns_that_still_lack_many_rows_are_counted_at_the_charge_of_the_numb
     factor = 1 if neighboring == "add_or_remove_one" else 2
     assert third.bounded_sum.sensitivity(neighboring) == pytest.approx(factor**0.5)
     assert third.bounded_sum.value.sum() == N  # attained: a row has one cell
-    # every charge has one release
-    assert "numbers" not in synth.model_.respent
-    charged = sorted(release.noise_multiplier for release in synth.accountant_.charges[0].releases)
-    assert sorted(query.noise_multiplier for query in watch.queries) == pytest.approx(charged)
     *_, before, now = watch.names
     assert len(now) > len(before) > 0
     assert set(synth.model_.codec.encoder.schema_["code"].categories) == {*watch.names[0], *now}
