@@ -57,6 +57,11 @@ NUMBERS_FOLLOW = Claim(again.test_nothing_but_the_releases_decides_whether_and_w
 RANGES_LEFT = Claim(ranges.test_the_ledger_and_the_queries_agree)
 RANGES_SCALED = Claim(ranges.test_the_release_is_of_the_far_columns_alone_and_scaled_to_them, "add_or_remove_one")
 RANGES_FOLLOW = Claim(ranges.test_nothing_but_the_releases_decides_a_range, "add_or_remove_one")
+LOOK_FOLLOWS = Claim(looks.test_nothing_but_the_releases_decides_whether_there_is_a_third_count)
+THIRD_CHARGED = Claim(
+    looks.test_columns_that_still_lack_many_rows_are_counted_at_the_charge_of_the_numbers, "add_or_remove_one"
+)
+THRESHOLDS = Claim(looks.test_the_thresholds_share_the_delta)
 LOOK_SCALED = Claim(looks.test_second_look_is_of_the_hidden_columns_alone_and_scaled_to_them, "add_or_remove_one")
 KEPT = Claim(nothing_private_is_kept, "frame, moments")
 
@@ -193,6 +198,32 @@ MUTANTS = [
         ),
     ),
     (
+        "a third count of categories and the moments again on one charge",
+        [THIRD_CHARGED],
+        (_frames.FrameRows._learn_schema, ("$unspent.remove($third)", "pass")),
+    ),
+    (
+        "a third count of categories without noise",
+        [THIRD_CHARGED],
+        (_frames._averaged, ("_release($query, $noise, $rest)", "_release($query, 0.0, $rest)")),
+    ),
+    (
+        "categories counted a third time by the rows themselves",
+        [LOOK_FOLLOWS],
+        (
+            _frames.FrameRows._learn_schema,
+            (
+                "lacks_many($second, $shown, $n)",
+                "lacks_many($second, $shown, len(self))",
+            ),
+        ),
+    ),
+    (
+        "a third threshold beside half of the delta for the second one",
+        [THRESHOLDS],
+        (_frames.FrameRows._learn_schema, ("$extra_delta / 4", "$extra_delta / 2")),
+    ),
+    (
         "ranges and the moments again on one charge",
         [RANGES_LEFT],
         (_frames.FrameRows._learn_schema, ("$learned, tuple($unspent)", "$learned, (*$unspent, 'ranges')")),
@@ -271,7 +302,7 @@ MUTANTS = [
     ),
     (
         "the whole delta for either threshold",
-        [Claim(looks.test_both_thresholds_share_the_delta)],
+        [Claim(looks.test_the_thresholds_share_the_delta)],
         (_frames.FrameRows._learn_schema, ("$extra_delta / 2 if $twice else $extra_delta", "$extra_delta")),
     ),
     (

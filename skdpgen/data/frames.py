@@ -16,6 +16,7 @@ from ..exceptions import InvalidInputError
 from ..mechanisms import (
     add_gaussian,
     histogram,
+    mean_of_releases,
     noise_of_mean,
     one_hot_moments,
     sum_of_rows,
@@ -43,6 +44,7 @@ from ..tabular._learning import (
     hides_ranges,
     joined_categories,
     joined_numbers,
+    lacks_many,
     most_categories,
     number_columns,
     schema_and_candidates,
@@ -496,8 +498,9 @@ class FrameRows:
 
         There may be further releases. One counts all numbers and dates again, where the rows are so few that the noise
         hides much of their ranges. One is of the columns alone that hide many rows in rare categories: fewer columns
-        have less noise, and half of the delta is for either threshold. The last is of the numbers that lie so far
-        from zero that their bounds are too wide.
+        have less noise, and half of the delta is for either threshold. If one of these columns still lacks many rows,
+        and the numbers were not counted again, the columns are counted at that charge too. The last is of the numbers
+        that lie so far from zero that their bounds are too wide.
         """
         schema, unspent, unit = self.schema, [], unit_of(neighboring)
         twice = "categories" in noise_multipliers
@@ -522,7 +525,15 @@ class FrameRows:
             query = self._of_seen(schema_histogram, learned.replace(*columns))
             counts = self.source.reduce(query, _merge_histograms)
             noisy, sd = _release(counts.query, noise_multipliers["categories"], rng, neighboring)
-            second = schema_and_candidates(noisy, counts, sd, *terms, **options, again=False)[0]
+            # if there may be a third threshold, it and the second one share half of the delta
+            terms = (extra_delta / 4 if "numbers" in noise_multipliers else extra_delta / 2, most)
+            shown = {}
+            second = schema_and_candidates(noisy, counts, sd, *terms, **options, again=False, shown=shown)[0]
+            if (third := "numbers") in unspent and lacks_many(second, shown, n_rows):
+                unspent.remove(third)
+                noisy, sd = _averaged((noisy, sd), counts.query, noise_multipliers[third], rng, neighboring)
+                self.unlearned.forget(hidden)
+                second = schema_and_candidates(noisy, counts, sd, *terms, **options, again=False)[0]
             learned = joined_categories(learned, second, columns, most, values)
         elif twice:
             unspent.append("categories")
@@ -682,3 +693,10 @@ def _merge_histograms(one, other):
 def _release(bounded_sum, noise_multiplier, rng, neighboring):
     sd = noise_multiplier * bounded_sum.sensitivity(neighboring)
     return add_gaussian(bounded_sum, noise_multiplier, rng, neighboring), sd
+
+
+def _averaged(first, bounded_sum, noise_multiplier, rng, neighboring):
+    """Release a query once more: the average of both releases by their noise, as `_release` returns one."""
+    noisy, sd = first
+    again, again_sd = _release(bounded_sum, noise_multiplier, rng, neighboring)
+    return mean_of_releases(noisy, again, (sd, again_sd)), noise_of_mean((sd, again_sd))

@@ -96,22 +96,24 @@ def kept_sizes(n_columns, selected, noise, delta, neighboring):
     """Return the sizes of learned categories that a fit loses and keeps, from its plan alone.
 
     A category is kept if a noisy count of it is above a threshold. Where the fit may look a second time at columns that
-    hide many rows, a category of such a column has a second count, with less noise.
+    hide many rows, a category of such a column has a second count, with less noise, and perhaps a third one.
 
     `n_columns`, `neighboring`: as for `smallest_kept`. `selected`: SelectedCounts of these columns.
-    `noise`: noise multipliers of the releases, by label: "schema", and "categories" where there may be a second look.
-    `delta`: of the thresholds of both looks together.
+    `noise`: noise multipliers of the releases, by label: "schema", and "categories" where there may be a second look;
+        with "numbers" there may be a third.
+    `delta`: of the thresholds of all looks together.
     Returns None where no categories are learned, or there is no noise.
     """
     if not selected.n or not noise.get("schema"):
         return None
     delta = delta / (2 if "categories" in noise else 1)
-    looks = [(n_columns, selected.n, noise["schema"])]
+    looks = [(n_columns, selected.n, noise["schema"], delta)]
     if "categories" in noise:  # it may be at one column alone
-        looks.append((1, selected.fewest, noise["categories"]))
+        again = [noise[label] for label in ("categories", "numbers") if label in noise]
+        looks.append((1, selected.fewest, sum(z**-2.0 for z in again) ** -0.5, delta / len(again)))
     unit, most = unit_of(neighboring), selected.largest
-    lost = min(selection_threshold(joint_sd(n, z, neighboring) / most, delta, n_own, unit) for n, n_own, z in looks)
-    return KeptSizes(lost, smallest_kept(*looks[0], delta, neighboring, selected.least))
+    lost = min(selection_threshold(joint_sd(n, z, neighboring) / most, d, n_own, unit) for n, n_own, z, d in looks)
+    return KeptSizes(lost, smallest_kept(*looks[0][:3], delta, neighboring, selected.least))
 
 
 def seen_by_tables(codec, noise_multiplier, neighboring, n_rows):

@@ -192,9 +192,9 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
     **Privacy.** In addition to the events that `fit` names, it charges one event for each of these
     releases:
 
-    - without a mixture and a network: a second count of numbers and dates of few rows (.3 of what the other facts and
-      the model of the target leave), a second release of rare facts (twice the share "bounds"), and the ranges of
-      numbers far from zero (that share);
+    - without a mixture and a network: a second count of numbers and dates of few rows, or else a third one of rare
+      categories (.3 of what the other facts and the model of the target leave), a second release of rare facts (twice
+      the share "bounds"), and the ranges of numbers far from zero (that share);
     - columns of more than 128 declared categories (twice that share, for all of them together);
     - the moments. For arrays there are three events: mean, norms about the mean, second moments; for images also grey
       pixels, and, if the noise is low, sub-clusters of the classes;

@@ -18,7 +18,8 @@ COUNT_SHARE = 0.02
 _TRIPLES_SHARE = 0.01
 
 # Share of what the other learned facts and the model of the target leave, for a second count of numbers and dates where
-# rows are few (see `hides_ranges`); where they are not, the moments are released again at this charge.
+# rows are few (see `hides_ranges`); where they are not, categories are counted a third time at this charge if many rows
+# are still in rare ones, and else the moments are released again.
 _AGAIN_SHARE = 0.3
 
 # Noise multiplier of the second moments up to which half of their budget is better spent on sub-clusters of classes.

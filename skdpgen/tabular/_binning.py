@@ -290,10 +290,14 @@ def learned_binning(noisy, column, noise_sd, max_bins, n_columns=1, *, learned_b
     if binary or (few and single_values):
         starts = list(range(len(mass)))
     else:
-        even = np.zeros(len(mass))
-        inside = slice(first, last + 1) if few and learned_bounds else slice(None)
-        even[inside] = measure[inside] / measure[inside].sum()
-        starts = merge((1 - _EVEN) * mass + _EVEN * mass.sum() * even, noise_sd, max_bins)
+        inside = slice(int(first), int(last) + 1) if few and learned_bounds else slice(0, len(mass))
+        # The ends that noise alone explains have bins too: the tables, which have less of it, tell which have rows.
+        below, above = list(range(inside.start)), list(range(inside.stop, len(mass)))
+        if len(mass) > max_bins:
+            below, above = below[:1], above[:1]
+        even = mass[inside].sum() * measure[inside] / measure[inside].sum()
+        own = merge((1 - _EVEN) * mass[inside] + _EVEN * even, noise_sd, max_bins - len(below) - len(above))
+        starts = [*below, *(inside.start + start for start in own), *above]
     # A little mass far out moves a mean a lot: bins outside the range are doubtful, and other bins have no mass there.
     stops = [*starts[1:], len(mass)]
     if few and not learned_bounds and last > first:

@@ -48,8 +48,11 @@ DEFAULT_BOUNDS = {"numeric": (0, 1), "datetime": ("1920-01-01", "2049-12-31T23:5
 # Most learned categories of one column that is not modelled by groups of them.
 MAX_CATEGORIES = 200
 # Standard deviations of the noise by which the rows of a column exceed those of its learned categories, where a second
-# release looks for more of them.
-_HIDDEN_ABOVE = 3.0
+# release looks for more of them; and fewer of them, where these are at least such a share of all rows, and of the rows
+# of the column that lacks most.
+_HIDDEN_ABOVE, _LIKELY_HIDDEN, _MUCH, _COMPARABLE = 3.0, 1.5, 0.05, 0.5
+# Share of the rows in categories that neither look shows, from which a third count looks for more of them.
+_MANY_LOST = 0.1
 # Rows are few below this many standard deviations of the noise on a count: numbers and dates are then counted again.
 _FEW = 30.0
 # The same by which the rows of a single year show in a column of dates.
@@ -120,7 +123,7 @@ def schema_from_histogram(
 
 def schema_and_candidates(
     noisy, histogram, noise_sd, delta, max_categories=MAX_CATEGORIES, *, unit=None, values=None, again=True,
-    unlearned=None, numbers_sd=None,
+    unlearned=None, numbers_sd=None, shown=None,
 ):  # fmt: skip
     """Complete the schema, and name the columns that are worth a second release.
 
@@ -128,12 +131,14 @@ def schema_and_candidates(
     `again`: whether there is a second release: of the columns that it is for, there is no warning yet.
     `unlearned`: takes the columns of which nothing was learned, in place of a warning.
     `numbers_sd`: `noise_sd` of the columns of numbers and dates, where it is another.
+    `shown`: takes the number of rows that each column of categories shows, by its released counts.
     Returns `schema`; `hidden`: columns of categories that more rows lack than the noise explains: the released counts
         of their learned categories and of missing values sum to less than those of another column of categories, or
         than the rows that columns of numbers show; `far`: columns of numbers in one or two octaves (see
         `far_from_zero`), as they were before they got bounds.
     """
-    return _complete(noisy, histogram, noise_sd, delta, max_categories, unit, values, again, unlearned, numbers_sd)
+    terms = (delta, max_categories, unit, values, again, unlearned, numbers_sd, shown)
+    return _complete(noisy, histogram, noise_sd, *terms)
 
 
 def number_columns(schema):
@@ -154,6 +159,20 @@ def shown_rows(noisy, histogram, noise_sd, numbers_sd=None):
     sd = noise_sd if numbers_sd is None else numbers_sd
     sds = dict.fromkeys(histogram.schema.incomplete, sd)
     return _rows_of_numbers(noisy, histogram, sds)[0]
+
+
+def lacks_many(schema, shown, n_rows):
+    """Whether a column still lacks many rows after some of its categories were learned, by released values alone.
+
+    `schema`: complete. `shown`: rows that columns of categories show; see `schema_and_candidates`. `n_rows`: number of
+    rows by other releases.
+    """
+    return any(
+        n_rows - rows > _MANY_LOST * n_rows
+        for name, rows in shown.items()
+        # there is something to look for, and no groups have the other rows
+        if schema[name].categories and not prefix_lengths(schema[name])
+    )
 
 
 def are_few(n_rows, noise_sd):
@@ -213,8 +232,9 @@ def _most(max_categories, column):
 
 
 def _complete(
-    noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False, unlearned=None, numbers_sd=None
-):
+    noisy, histogram, noise_sd, delta, max_categories, unit, values, again=False, unlearned=None, numbers_sd=None,
+    rows_shown=None,
+):  # fmt: skip
     """See `schema_and_candidates`; with `again` there is no warning of hidden columns."""
     schema, learned, nothing, beyond, shown, empty, far = histogram.schema, [], {}, [], {}, [], {}
     names = schema.incomplete
@@ -255,6 +275,8 @@ def _complete(
             absent = missing > _CLEAR * sd / first_weight
             absent = absent and not _shows_numbers(column, parts, sd)
             nothing[column] = _hidden_rows(column, sd, delta, n_selected, unit) if absent else None
+    if rows_shown is not None:
+        rows_shown.update((name, rows) for name, (rows, _) in shown.items())
     hidden = _hidden(shown, empty, noise_sd, *_rows_of_numbers(noisy, histogram, sds))
     found = Unlearned() if unlearned is None else unlearned
     for column, hidden_rows in nothing.items():
@@ -332,12 +354,16 @@ def _hidden(shown, empty, noise_sd, n_rows, rows_sd):
     of numbers, with noise of `rows_sd`.
     """
     most, cells = max(shown.values(), default=(0.0, 0))
-    noise = {name: noise_sd * math.sqrt(cells + own) for name, (_, own) in shown.items()}
-    beyond = {name: math.hypot(noise_sd * math.sqrt(own), rows_sd) for name, (_, own) in shown.items()}
+    lacking = {}
+    for name, (rows, own) in shown.items():
+        noise = noise_sd * math.sqrt(cells + own), math.hypot(noise_sd * math.sqrt(own), rows_sd)
+        lacking[name] = [(most - rows, noise[0]), (n_rows - rows, noise[1])]
+    much = max([_MUCH * max(most, n_rows)] + [_COMPARABLE * lost for found in lacking.values() for lost, _ in found])
     return tuple(
         name
-        for name, (rows, _) in shown.items()
-        if name in empty or most - rows > _HIDDEN_ABOVE * noise[name] or n_rows - rows > _HIDDEN_ABOVE * beyond[name]
+        for name, found in lacking.items()
+        if name in empty
+        or any(lost > (_LIKELY_HIDDEN if lost >= much else _HIDDEN_ABOVE) * noise for lost, noise in found)
     )
 
 
@@ -588,6 +614,12 @@ class Unlearned:
             self._columns[column.name] = column
         if hidden_rows is not None:
             self._missing[column.name] = hidden_rows
+
+    def forget(self, names):
+        """Leave out columns that are counted once more."""
+        for name in names:
+            self._columns.pop(name, None)
+            self._missing.pop(name, None)
 
     @property
     def empty(self):

@@ -127,5 +127,20 @@ def _occupied(grids, sd, n_columns, n_rows, whole):
             break
         if (b - a) * width > _WORTH * (last - first):
             continue
+        if _show_rows_outside(grids, sd, (first, last), ((start + a) * width, (start + b) * width)):
+            break
         first, last = max(first, (start + a) * width), min(last, (start + b) * width)
     return first, last
+
+
+def _show_rows_outside(grids, sd, range_, narrower):
+    """Whether the cells of a coarser grid beside a narrower range show rows: a few cells have less noise than many."""
+    for counts, size in zip(grids, _SIZES):
+        width = _SIZES[-1] // size
+        begin = np.arange(size) * width
+        inside = (begin + width > range_[0]) & (begin < range_[1])
+        beside = counts[inside & ((begin + width <= narrower[0]) | (begin >= narrower[1]))]
+        most = _OUTSIDE * max(float(counts[inside].sum()), 0.0) + _OUTSIDE_SDS * sd * beside.size**0.5
+        if beside.sum() > most:
+            return True
+    return False

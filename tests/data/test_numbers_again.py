@@ -169,7 +169,12 @@ def test_categories_of_which_none_was_learned_or_that_lack_rows_of_numbers_are_c
     assert hidden({"a": (500.0, 3), "b": (480.0, 3)}, ["b"]) == ("b",)
     assert hidden({"a": (480.0, 3)}, rows=500.0, rows_sd=10.0) == ()
     assert hidden({"a": (300.0, 3)}, rows=500.0, rows_sd=10.0) == ("a",)
-    assert hidden({"a": (300.0, 3)}, rows=500.0, rows_sd=100.0) == ()
+    assert hidden({"a": (300.0, 3)}, rows=500.0, rows_sd=200.0) == ()
+    # many rows, on less evidence
+    assert hidden({"a": (500.0, 3), "b": (450.0, 3)}) == ("b",)
+    assert hidden({"a": (500.0, 3), "b": (470.0, 3)}) == ()
+    assert hidden({"a": (2000.0, 3), "b": (1950.0, 3)}) == ()  # few of all
+    assert hidden({"a": (500.0, 3), "b": (450.0, 3), "c": (300.0, 3)}) == ("c",)  # few beside those of another column
 
 
 def test_declared_numbers_and_fits_with_a_network_have_no_such_release():

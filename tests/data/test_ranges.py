@@ -177,6 +177,19 @@ def test_a_value_that_many_rows_have_is_not_taken_for_all_rows():
         assert high > 14
 
 
+def test_a_day_that_a_third_of_the_rows_have_is_not_taken_for_all_rows():
+    """Whole numbers may become far narrower; but the coarse cells beside the one day show the other rows."""
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random(2_800) < 0.36, 11_504, rng.integers(8_500, 11_504, 2_800))
+    schema = Schema([Numeric("x", (8_192, 16_383), integer=True)])
+    counts = range_histogram(pd.DataFrame({"x": values}), schema, ["x"]).value
+    for _ in range(200):
+        found = narrowed_ranges(counts + 47.0 * rng.standard_normal(len(counts)), schema, ["x"], 23.5, 2_800)
+        low, high = found.get("x", (8_192, 16_383))
+        assert low < 9_500
+        assert high >= 11_504
+
+
 def test_numbers_on_both_sides_of_a_power_of_two():
     frame = pd.DataFrame({"x": np.random.default_rng(0).normal(1024, 1, N), "w": ["a", "b"] * (N // 2)})
     synth, _ = _fit(frame)

@@ -1,4 +1,7 @@
-"""Rare categories are looked for once more in the columns that hide many rows; else the moments get that share."""
+"""Rare categories are looked for once more in the columns that hide many rows; else the moments get that share.
+
+Where these columns still lack many rows, they are counted a third time, at the charge of the second count of numbers.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,65 @@ def test_second_look_is_of_the_hidden_columns_alone_and_scaled_to_them(neighbori
     assert [part.sum() for part in np.split(total.value, [sizes[0]])] == [N, N]
 
 
-def test_both_thresholds_share_the_delta():
+def rare(n=N, seed=0):
+    """Codes of which a second look still hides more than a tenth of the rows."""
+    rng = np.random.default_rng(seed)
+    code = np.minimum(rng.geometric(0.02, n) - 1, 199)
+    return pd.DataFrame({"code": [f"c{k:03d}" for k in code], "ward": rng.choice(list("abcd"), n), "age": code % 90})
+
+
+@pytest.mark.parametrize("neighboring", ["add_or_remove_one", "replace_one"])
+def test_columns_that_still_lack_many_rows_are_counted_at_the_charge_of_the_numbers(neighboring):
+    frame = rare()
+    synth, watch = _fit(frame, neighboring=neighboring)
+    # every charge has one release
+    charged = sorted(release.noise_multiplier for release in synth.accountant_.charges[0].releases)
+    assert sorted(query.noise_multiplier for query in watch.queries) == pytest.approx(charged)
+    assert "numbers" not in synth.model_.respent
+    noise = synth.plan(frame).noise_multipliers
+    second, third = (
+        query
+        for label in ("categories", "numbers")
+        for query in watch.queries
+        if query.noise_multiplier == noise[label]
+    )
+    np.testing.assert_array_equal(second.bounded_sum.value, third.bounded_sum.value)
+    factor = 1 if neighboring == "add_or_remove_one" else 2
+    assert third.bounded_sum.sensitivity(neighboring) == pytest.approx(factor**0.5)
+    assert third.bounded_sum.value.sum() == N  # attained: a row has one cell
+    *_, before, now = watch.names
+    assert len(now) > len(before) > 0
+    assert set(synth.model_.codec.encoder.schema_["code"].categories) == {*watch.names[0], *now}
+
+
+def test_where_few_rows_are_lacking_the_moments_get_the_share_of_the_numbers():
+    frame = codes()
+    synth, watch = _fit(frame)
+    assert "numbers" in synth.model_.respent
+    noise = synth.plan(frame).noise_multipliers
+    again = [q for q in watch.queries if q.noise_multiplier in (noise["moments"], noise["numbers"])]
+    np.testing.assert_array_equal(again[0].bounded_sum.value, again[1].bounded_sum.value)
+
+
+def test_rows_are_lacking_where_some_categories_were_learned():
+    schema = Schema([Categorical("a", ("x", "y"), other="other"), Categorical("b", (), other="other")])
+    assert learning.lacks_many(schema, {"a": 85.0, "b": 100.0}, 100.0)
+    assert not learning.lacks_many(schema, {"a": 95.0, "b": 100.0}, 100.0)
+    assert not learning.lacks_many(schema, {"a": 95.0, "b": 0.0}, 100.0)  # there is none to be found
+
+
+def test_nothing_but_the_releases_decides_whether_there_is_a_third_count():
+    many, few = rare(900), rare(300, seed=5)
+    few["code"] = few["code"].str.replace("c", "d")
+    joining = pd.DataFrame({"code": ["new", "c001"], "ward": ["a", "z"], "age": [5, 1000]})
+    synth, watch = _fit(many, seed=0, epsilon=10.0)
+    assert len(watch.names) == 4
+    assert "numbers" not in synth.model_.respent
+    with short_postprocessing():
+        check_noninterference(MomentSynthesizer(10.0), (many,), (few,), rows=(joining,))
+
+
+def test_the_thresholds_share_the_delta():
     spent, shipped = [], learning.above_threshold
 
     def observed(noisy, counts, sd, delta, n_columns=1, unit=None):
@@ -100,13 +161,14 @@ def test_both_thresholds_share_the_delta():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learning, "above_threshold", observed)
-        synth, _ = _fit(codes())
+        synth, _ = _fit(rare())
     extra = synth.accountant_.charges[0].extra_delta
-    first, second = spent[:3], spent[3:]
-    assert {n for _, n in first} == {3}
-    assert {n for _, n in second} == {1}
-    assert first[0][0] + second[0][0] <= extra * (1 + 1e-12)
-    assert {delta for delta, _ in spent} == {extra / 2}
+    first, (second, third) = spent[:2], spent[2:]
+    assert {n for _, n in first} == {2}
+    assert second[1] == third[1] == 1
+    assert first[0][0] + second[0] + third[0] <= extra * (1 + 1e-12)
+    assert {delta for delta, _ in first} == {extra / 2}
+    assert second == third
 
 
 def test_it_learns_from_units_too():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -196,6 +198,26 @@ def test_of_few_declared_values_those_beside_the_rows_are_no_doubt(n_values, n_b
         assert binning.n_bins == n_values
         assert set(binning.doubtful) == set(range(n_values)) - set(certain)
     assert len(binning.doubtful) > 0
+
+
+@pytest.mark.parametrize("max_bins", [16, 8])
+def test_the_thin_ends_of_few_learned_values_have_bins_that_the_tables_judge(max_bins):
+    """They were parts of the bins beside them: their rows were drawn as the last value that stands out."""
+    column = Numeric("x", (0, 15), integer=True)
+    counts = np.array([0.0, 0, 40, 60, 300, 400, 400, 300, 400, 300, 60, 50, 40, 30, 20, 0])
+    noisy = counts + 45.0 * np.random.default_rng(3).standard_normal(16)
+    found = learned_binning(noisy, column, 45.0, max_bins, learned_bounds=True)
+    assert found.n_bins <= max_bins
+    inside = np.flatnonzero(found.mass)
+    first, last = inside[0], inside[-1]
+    assert 2 < first <= 4
+    assert 9 <= last < 13
+    assert {0, first, last + 1} <= set(found.starts)
+    ends = [k for k, start in enumerate(found.starts) if start < first or start > last]
+    assert set(ends) == set(found.doubtful)
+    if max_bins == 16:  # each of their values has one
+        assert len(ends) == first + 15 - last
+    assert Binning.from_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
 def test_numbers_of_few_decimals_have_a_cell_each():
