@@ -43,12 +43,18 @@ PARTS = Claim(test_unit_sums.test_rows_of_a_unit_in_several_parts_are_clipped_to
 SAMPLING = Claim(test_unit_sums.test_units_are_sampled_whole_and_independently_at_the_rate)
 CHUNKS = Claim(test_unit_sums.test_a_large_batch_comes_in_chunks_that_never_split_a_unit, 15)
 ADDED = {
-    path: Claim(test_rounding_of_sums.test_a_unit_moves_a_sum_of_many_by_its_gradient, path, 8)
-    for path in ("fast", "vmap")
+    "fast": Claim(test_rounding_of_sums.test_gradients_of_units_are_added_exactly, "fast"),
+    "vmap": Claim(test_rounding_of_sums.test_gradients_that_are_formed_in_blocks_are_added_exactly),
 }
 ADDITIONS = Claim(test_rounding_of_sums.test_a_sum_errs_by_the_additions_of_a_term, 4096, (5, 0), torch.float32)
 COVERED = Claim(test_rounding_of_sums.test_the_slack_covers_the_additions)
 RULE = Claim(test_rounding_of_sums.test_no_unit_changes_the_rule_of_a_layer_for_others, "linear")
+PASSES = Claim(test_rounding_of_sums.test_a_pass_does_not_begin_with_the_sum_of_earlier_ones, 1)
+UNUSABLE = [Claim(test_rounding_of_sums.test_an_unusable_record_changes_no_other_gradient, float("nan"))]
+MOVED = [
+    Claim(test_rounding_of_sums.test_a_unit_that_joins_does_not_move_products_of_the_places_of_others, n)
+    for n in (1, 2)
+]
 WINDOWS = Claim(test_rounding_of_sums.test_the_size_of_a_unit_does_not_change_the_norms_of_others, 32)
 ALONE = Claim(test_rounding_of_sums.test_rows_of_a_unit_that_is_alone_stand_in_a_random_order)
 NO_CLASS = [
@@ -184,7 +190,7 @@ MUTANTS = [
         (ClippedSum.reset, ("self.weighting is not None or self.path != 'fast'", "False")),
     ),
     (
-        "formed gradients of units added in float32",
+        "formed gradients added in float32",
         [ADDED["vmap"]],
         (ClippedSum.reset, ("self.weighting is not None or self.path != 'fast'", "False")),
     ),
@@ -197,6 +203,28 @@ MUTANTS = [
         "slack for one addition of a term",
         [COVERED],
         (DPSGDPlan.slack, ("self._additions * _ADDITION", "_ADDITION")),
+    ),
+    (
+        "products that begin with the sum of earlier passes",
+        [PASSES],
+        (ClippedSum.add, ("self._beta and not self._exact", "False")),
+    ),
+    (
+        "gradients by outputs in the layout that they have",
+        UNUSABLE,
+        (
+            ClippedSum._record,
+            (
+                "($layers[$layer], $layer, $a.contiguous(), $g.contiguous())",
+                "($layers[$layer], $layer, $a.contiguous(), $g)",
+            ),
+        ),
+    ),
+    (
+        "products of the places of units in float32",
+        MOVED,
+        (_layers._multiply, ("$pool.exact", "False")),
+        (_layers._add_up_rows, ("$x.double() if $pool.exact else $x", "$x")),
     ),
     (
         "the rule of a layer by the number of units",

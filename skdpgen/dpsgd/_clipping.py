@@ -137,19 +137,22 @@ class ClippedSum(Aggregate):
         self.clip_norm = l2_bound if clip_norm is None else clip_norm
         self.path = path
         self._reference_scalars = reference_scalars
-        self._sums = self._results = None
-        self._beta = 0
+        # of one pass in float32, or of all passes in float64; those of earlier passes; what is returned
+        self._sums = self._totals = self._results = None
+        self._beta, self._added_up = 0, False
         self._pool = Pool()
 
     def reset(self):
         """Forget what was added."""
         if self._sums is None or any(s.device != p.device for s, p in zip(self._sums, self.parameters)):
-            # the rows of a unit may cancel, and units may need many passes; formed gradients come in blocks of any size
-            exact = self.weighting is not None or self.path != "fast"
-            dtype = {"dtype": torch.float64} if exact else {}
+            # the rows of a unit may cancel, and formed gradients come in blocks of any size
+            self._exact = self.weighting is not None or self.path != "fast"
+            dtype = {"dtype": torch.float64} if self._exact else {}
             self._sums = [torch.empty_like(p, requires_grad=False, **dtype) for p in self.parameters]
-            self._results = [torch.empty_like(p, requires_grad=False) for p in self.parameters] if exact else self._sums
-        self._beta = 0  # the first addition overwrites
+            self._totals, self._results = None, self._sums
+            if self._exact:
+                self._results = [torch.empty_like(p, requires_grad=False) for p in self.parameters]
+        self._beta, self._added_up = 0, False  # the first addition overwrites
 
     def add(self, *inputs, mask=None, units=None, shift=None):
         """Add the examples, or the units, of one physical batch, one contribution each.
@@ -166,6 +169,8 @@ class ClippedSum(Aggregate):
             raise ValueError("units of rows come with weighting= of the sum, and without a shift")
         if (batch := len(mask)) == 0:
             return
+        if self._beta and not self._exact:
+            self._add_up()
         with _plain_float32(self.parameters[0].device):
             if units is not None:
                 self._add_units(inputs, RowUnits(units, mask))
@@ -177,11 +182,21 @@ class ClippedSum(Aggregate):
     def result(self) -> BoundedSum:
         """Return the sum of everything added since `reset`: zero for an empty batch, which is a legal step."""
         self._wrote(self._sums)
-        if self._results is not self._sums:
-            for result, total in zip(self._results, self._sums):
+        if self._added_up:
+            self._add_up()
+        if self._exact or self._added_up:
+            for result, total in zip(self._results, self._sums if self._exact else self._totals):
                 result.copy_(total)
         unit = "record" if self.weighting is None else "unit"
         return BoundedSum(self._results, add_or_remove_one=self.l2_bound, unit=unit)
+
+    def _add_up(self):
+        """Add the sums of a pass to those of earlier ones, in float64: there may be many passes."""
+        if self._totals is None:
+            self._totals = [torch.empty_like(s, dtype=torch.float64) for s in self._sums]
+        for total, of_pass in zip(self._totals, self._sums):
+            total.add_(of_pass) if self._added_up else total.copy_(of_pass)
+        self._beta, self._added_up = 0, True
 
     def square_norms(self, *inputs):
         """Squared gradient norm of every row, float64, shape (batch,). Private; for tests and checks."""
@@ -231,7 +246,12 @@ class ClippedSum(Aggregate):
         gradients = torch.autograd.grad(losses, edges, mask.to(losses.dtype), allow_unused=True)
         if any(activation._version != version for _, activation, version, _ in seen):
             raise SharedLayerError("a layer's input was overwritten after the layer used it")
-        return [(layers[layer], layer, a, g) for (layer, a, *_), g in zip(seen, gradients) if g is not None]
+        # one layout in every step: kernels round by it, and rows that are set to zero are in a copy
+        return [
+            (layers[layer], layer, a.contiguous(), g.contiguous())
+            for (layer, a, *_), g in zip(seen, gradients)
+            if g is not None
+        ]
 
     def _add_fast(self, inputs, mask, shift):
         batch = mask.shape[0]
@@ -242,17 +262,16 @@ class ClippedSum(Aggregate):
             # only if the path through the module depends on its input, unseen by `choose_path`: the same sum, slowly
             self._add_reference(inputs, mask, batch, "loop", shift)
             return
-        square_norms = sum((rule.square_norms for _, rule in rules), torch.zeros_like(mask, dtype=torch.float64))
-        if shift is not None:
-            square_norms += 2 * self._inner_products(records, shift, batch) + square_norm(shift)
-            square_norms.clamp_(min=0.0)
-        square_norms.masked_fill_(_has_larger_entry(records, mask, _LARGEST_ENTRY * self.clip_norm), math.inf)
-        factors = self._factors(square_norms, mask)
-        unusable = ~torch.isfinite(square_norms)
-        if bool(unusable.any()):
-            # 0 * nan is nan, so the rows become zero. No second pass: dropout would drop other units.
+        square_norms = self._square_norms_of(records, rules, mask, shift)
+        unusable = torch.zeros_like(mask)
+        while bool((more := ~torch.isfinite(square_norms) & ~unusable).any()):
+            # 0 * nan is nan, so the rows become zero. No second pass: dropout would drop other units. A factor must be
+            # that of the very gradient that it scales, so the norms of the others are computed again too.
+            unusable |= more
             records = [(n, m, _without(a, unusable), _without(g, unusable)) for n, m, a, g in records]
             rules = _rules(records, batch, self._pool)
+            square_norms = self._square_norms_of(records, rules, mask, shift).masked_fill_(unusable, math.inf)
+        factors = self._factors(square_norms, mask)
         sums = dict(zip(self.names, self._sums))
         for name, rule in rules:
             own = {p: sums.pop(f"{name}.{p}", None) for p in ("weight", "bias")}
@@ -261,6 +280,14 @@ class ClippedSum(Aggregate):
         if shift is not None:
             for total, moved in zip(self._sums, shift):
                 total.add_(moved, alpha=float(factors.sum()))
+
+    def _square_norms_of(self, records, rules, mask, shift):
+        """Squared norm of each example's gradient; infinite where an entry is too large."""
+        found = sum((rule.square_norms for _, rule in rules), torch.zeros_like(mask, dtype=torch.float64))
+        if shift is not None:
+            found += 2 * self._inner_products(records, shift, len(mask)) + square_norm(shift)
+            found.clamp_(min=0.0)
+        return found.masked_fill_(_has_larger_entry(records, mask, _LARGEST_ENTRY * self.clip_norm), math.inf)
 
     def _add_units(self, inputs, units):
         """Add the gradients of units, each clipped once."""
@@ -273,12 +300,14 @@ class ClippedSum(Aggregate):
             self._add_units_slowly(inputs, units, "loop" if self.path == "fast" else self.path)
             return
         square_norms = self._square_norms_of_units(rules, passes, units)
-        factors = self._factors(square_norms, torch.arange(len(units) + 1, device=square_norms.device) < len(units))
-        unusable = ~torch.isfinite(square_norms)
-        if bool(unusable.any()):
-            # all rows of the unit become zero, those too whose gradients are finite
+        unusable = torch.zeros_like(square_norms, dtype=torch.bool)
+        while bool((more := ~torch.isfinite(square_norms) & ~unusable).any()):
+            # all rows of the unit become zero, those too whose gradients are finite; else as in `_add_fast`
+            unusable |= more
             passes = [(_without_units(records, unusable, arranged), arranged) for records, arranged in passes]
             rules = self._rules_of_units(passes)
+            square_norms = self._square_norms_of_units(rules, passes, units).masked_fill_(unusable, math.inf)
+        factors = self._factors(square_norms, torch.arange(len(units) + 1, device=square_norms.device) < len(units))
         sums = dict(zip(self.names, self._sums))
         for of_pass, arranged in rules:
             for name, rule in of_pass:

@@ -29,10 +29,10 @@ _GRAM_COST = 3
 # Rounding may hide a cancellation between the places of an example: the float32 sum of terms of total size S has an
 # error of about 2**-20 S. Adding 2**-22 S**2 to the squared norm bounds that error by 2**-9 of the clip norm.
 _CANCELLATION = 2.0**-22
-# Rows of a unit are more likely to cancel. The product of the rows of a large unit is rounded otherwise where other
-# units have as many rows: up to 300 rows, by at most 2**-20 S, with S the sum of the norms of the gradients of its
-# rows. Adding 2**-10 S**2 to the squared norm bounds the error of a unit by 2**-15 of the clip norm. Rows with
-# orthogonal gradients lose m 2**-11 of their norm by it, rows with equal gradients 2**-11.
+# Rows of a unit are more likely to cancel, so that the clip would enlarge what is rounded otherwise beside other units.
+# With S the sum of the norms of the gradients of its rows, adding 2**-10 S**2 to the squared norm bounds an error of
+# 2**-20 S by 2**-15 of the clip norm. Rows with orthogonal gradients lose m 2**-11 of their norm by it, rows with equal
+# gradients 2**-11.
 _ROWS_CANCELLATION = 2.0**-10
 
 
@@ -63,6 +63,13 @@ class Pool(dict):
 
     # Rows of one example: several where it is a unit (see `_units`). They are adjacent among its places.
     rows = 1
+    # Whether the gradient of an example is computed in float64. Float32 products of a batch are rounded by the index in
+    # it: that of a record is its place, but that of a unit follows from the other units.
+    exact = False
+
+    def add_up(self, x, dim):
+        """Sum over dimensions, in float64 where gradients are."""
+        return x.sum(dim, dtype=torch.float64 if self.exact else None)
 
     def total(self, batch):
         """Return how many examples a pass has room for, this batch among them: a public number."""
@@ -113,7 +120,7 @@ def _small(gradients: dict[str, torch.Tensor], pool: Pool) -> LayerGradient:
     norms = sum(pool.square_norms(gradient) for gradient in gradients.values())
     if pool.rows > 1:
         size = norms.unflatten(0, (-1, pool.rows)).sqrt().sum(1)
-        gradients = {name: rows.unflatten(0, (-1, pool.rows)).sum(1) for name, rows in gradients.items()}
+        gradients = {name: pool.add_up(rows.unflatten(0, (-1, pool.rows)), 1) for name, rows in gradients.items()}
         norms = sum(pool.square_norms(gradient) for gradient in gradients.values())
         norms.add_(size.square_(), alpha=_ROWS_CANCELLATION)
 
@@ -126,7 +133,7 @@ def _small(gradients: dict[str, torch.Tensor], pool: Pool) -> LayerGradient:
 
 def _row_sums(x, pool):
     """Sums over the places of each row: (b, T, n) to (b * rows, n)."""
-    return x.sum(1) if pool.rows == 1 else x.reshape(len(x) * pool.rows, -1, x.shape[-1]).sum(1)
+    return pool.add_up(x if pool.rows == 1 else x.reshape(len(x) * pool.rows, -1, x.shape[-1]), 1)
 
 
 def _put(out, value, beta):
@@ -139,7 +146,8 @@ def add_product(out, left, right, beta, pool):
     `left` (n, M), `right` (n, N) or (n,): of examples, each of which a record may add. `out` (M, N) or (M,).
     In float64, the sum is exact but for 2**-53 of the sum of the sizes of its terms. In float32, a chain of additions
     errs by up to 2**-24 of this sum for each of them. So `SUMMED_TOGETHER` rows are added in one product, and then the
-    products (see `slack_of_sums`).
+    products (see `slack_of_sums`). No product is added to a sum while it is computed: its chain might begin with the
+    sum.
     """
     exact = out.dtype == torch.float64
     add, product = (out.addmv_, torch.mv) if right.dim() == 1 else (out.addmm_, torch.mm)
@@ -147,10 +155,10 @@ def add_product(out, left, right, beta, pool):
         rows = left[i : i + size].t(), right[i : i + size]
         if exact:
             add(*(x.double() for x in rows), beta=beta)
-        elif i == 0:
-            add(*rows, beta=beta)
-        else:
+        elif beta:
             out.add_(product(*rows, out=pool.get_buffer("product", out.shape, out)))
+        else:
+            product(*rows, out=out)
         beta = 1
 
 
@@ -223,10 +231,10 @@ def _outer_product(left, right_of, width, pool, key) -> LayerGradient:
         right = right_of(i, j)
         part = gradients[i:j] if keep else gradients[: j - i]
         if rows == 1:
-            torch.matmul(left[i:j], right, out=part)
+            _multiply(left[i:j], right, part, pool)
             norms[i:j] = pool.square_norms(part)
         else:
-            size = _add_up_rows(left[i:j], right, rows, part)
+            size = _add_up_rows(left[i:j], right, part, pool)
             norms[i:j] = pool.square_norms(part).add_(size.square_(), alpha=_ROWS_CANCELLATION)
         if not keep:
             # the sum has other rounding errors than these products
@@ -262,15 +270,24 @@ def _is_one_product(left, rows):
     return left.shape[1] == 1 and left.shape[-1] == rows
 
 
-def _add_up_rows(left, right, rows, out):
-    """Write the gradients of units of several rows; return the sums of the norms of the gradients of their rows."""
-    if _is_one_product(left, rows):
-        # the gradient of a row is a product of two vectors, and so is its norm
+def _multiply(left, right, out, pool):
+    """Write the products of examples to `out`."""
+    if pool.exact:
+        out.copy_(torch.matmul(left.double(), right.double()))
+    else:
         torch.matmul(left, right, out=out)
+
+
+def _add_up_rows(left, right, out, pool):
+    """Write the gradients of units of several rows; return the sums of the norms of the gradients of their rows."""
+    if _is_one_product(left, pool.rows):
+        # the gradient of a row is a product of two vectors, and so is its norm
+        _multiply(left, right, out, pool)
         return (_norms(left[:, 0], 1) * _norms(right[:, 0], 2)).sum(1)
-    of_rows = left.unflatten(-1, (rows, -1)).movedim(-2, 1), right.unflatten(-2, (rows, -1)).movedim(-3, 1)
+    left, right = (x.double() if pool.exact else x for x in (left, right))
+    of_rows = left.unflatten(-1, (pool.rows, -1)).movedim(-2, 1), right.unflatten(-2, (pool.rows, -1)).movedim(-3, 1)
     of_rows = torch.matmul(*of_rows)
-    torch.sum(of_rows, 1, out=out)
+    out.copy_(of_rows.sum(1))
     return _norms(of_rows.flatten(2), 2).sum(1)
 
 
@@ -309,7 +326,7 @@ def convolution(
     """
     parts = []
     if _trainable(layer, "bias"):
-        parts.append(_small({"bias": _row_sums(_by_example(g.flatten(2).sum(2), batch), pool)}, pool))
+        parts.append(_small({"bias": _row_sums(_by_example(pool.add_up(g.flatten(2), 2), batch), pool)}, pool))
     if not _trainable(layer, "weight"):
         return _join(parts)
     if layer.transposed:
@@ -399,7 +416,9 @@ def layer_norm(layer: nn.LayerNorm, a: torch.Tensor, g: torch.Tensor, batch: int
     """Few parameters: the example gradients are stored."""
     shape = tuple(layer.normalized_shape)
     normalised = functional.layer_norm(a, shape, None, None, layer.eps)
-    return _affine(layer, normalised, g, batch, pool, lambda x: x.reshape(batch * pool.rows, -1, *shape).sum(1))
+    return _affine(
+        layer, normalised, g, batch, pool, lambda x: pool.add_up(x.reshape(batch * pool.rows, -1, *shape), 1)
+    )
 
 
 def group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, batch: int, pool: Pool) -> LayerGradient:
@@ -407,7 +426,7 @@ def group_norm(layer: nn.GroupNorm, a: torch.Tensor, g: torch.Tensor, batch: int
     normalised = functional.group_norm(a, layer.num_groups, None, None, layer.eps)
 
     def over_places(x):
-        return x.reshape(batch * pool.rows, -1, layer.num_channels, x[0, 0].numel()).sum((1, 3))
+        return pool.add_up(x.reshape(batch * pool.rows, -1, layer.num_channels, x[0, 0].numel()), (1, 3))
 
     return _affine(layer, normalised, g, batch, pool, over_places)
 

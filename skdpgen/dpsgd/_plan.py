@@ -14,7 +14,7 @@ from ..utils.printing import shown
 from ..utils.validation import convert_fields
 from ._clipping import ClippedSum, PartedSum
 from ._layers import SUMMED_TOGETHER
-from ._places import MOST_ROWS, batches_of_records, batches_of_units, room_for
+from ._places import MOST_ROWS, batches_of_records, batches_of_units
 
 # Relative error of the gradient of a unit, whose rows may cancel (see `_layers`).
 _ROUNDING_OF_UNITS = 2.0**-15
@@ -364,9 +364,8 @@ class DPSGDPlan(ChargedPlan):
 
     @property
     def _additions(self) -> int:
-        """Float32 additions that the gradient of a record passes through (see `add_product`), pass by pass."""
-        size, number, _ = self.physical_batches
-        return SUMMED_TOGETHER + -(-size // SUMMED_TOGETHER) + number
+        """Float32 additions that the gradient of a record passes through in one pass (see `add_product`)."""
+        return SUMMED_TOGETHER + -(-max(self.physical_batch, MOST_ROWS) // SUMMED_TOGETHER)
 
     @property
     def clip_norm(self) -> float:
@@ -431,11 +430,6 @@ class PartedPlan(DPSGDPlan):
         super().__post_init__()
         if not self.part_batch_sizes or not all(0 < size < math.inf for size in self.part_batch_sizes):
             raise ValueError(f"part_batch_sizes must be positive and finite; got {shown(self.part_batch_sizes)}")
-
-    @property
-    def _additions(self) -> int:
-        of_parts = max(-(-room_for(size) // MOST_ROWS) for size in self.part_batch_sizes)
-        return super()._additions + self.physical_batches.number * of_parts
 
     def make_aggregate(self, root, rng, *, path="fast"):
         """Make the `PartedSum` of this plan."""

@@ -181,6 +181,8 @@ class Arrangement:
 class _BlockPool(Pool):
     """Buffers of one block of units: those that are kept are parts of one buffer of all blocks of a layer."""
 
+    exact = True
+
     def __init__(self, pool, block, arrangement):
         self._pool, self._units, self._n_units, self.rows = pool, block.units, arrangement.n_units, block.size
         self._most_units = arrangement.n_rows

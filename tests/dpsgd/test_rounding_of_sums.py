@@ -24,14 +24,21 @@ def terms_near_a_power_of_two(n, largest=0.875):
     return torch.tensor([*large, *small], dtype=torch.float32)
 
 
+def terms_below_the_last_place(n):
+    """One, and terms that float32 loses where they are added to it one by one."""
+    terms = torch.full((n,), 0.9 * 2.0**-24)
+    terms[0] = 1.0
+    return terms
+
+
 @pytest.mark.parametrize("n", [1, 64, 65, 1000, 4096])
 @pytest.mark.parametrize("widths", [(1, 1), (3, 2), (40, 30), (5, 0)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_sum_errs_by_the_additions_of_a_term(n, widths, dtype):
-    terms = terms_near_a_power_of_two(n) if n > 900 else torch.rand(n)
+    terms = terms_below_the_last_place(n)
     left = terms[:, None].expand(-1, widths[0]).contiguous()
     right = torch.ones(n, widths[1]) if widths[1] else torch.ones(n)
-    out = torch.full(widths if widths[1] else widths[:1], 7.0, dtype=dtype)
+    out = torch.full(widths if widths[1] else widths[:1], torch.nan, dtype=dtype)
     add_product(out, left, right, 0, Pool())
     exact, size = terms.double().sum(), terms.double().abs().sum()
     additions = SUMMED_TOGETHER + -(-n // SUMMED_TOGETHER)
@@ -74,17 +81,43 @@ def test_a_unit_moves_a_sum_of_many_by_its_gradient(path, rows):
 
 def test_the_slack_covers_the_additions():
     for expected in (10.0, 300.0, 4096.0, 1e5):
-        plan = DPSGDPlan(0.1, 1, 1.0, 1.0, expected)
-        size, number, _ = plan.physical_batches
-        additions = 64 + size / 64 + number  # of rows in one product, of products, of passes
-        most = expected + 8 * expected**0.5
-        assert plan.clip_norm * (1 + most * additions * 2.0**-23) + 2.0**-15 <= 1
-        parted = PartedPlan(0.1, 1, 1.0, 1.0, expected, part_batch_sizes=(expected, 1.0))
-        more = number * np.ceil(expected / 1024)
-        assert parted.clip_norm * (1 + most * (additions + more) * 2.0**-23) + 2.0**-15 <= 1
+        parts = {"part_batch_sizes": (expected, 1.0)}
+        for plan in (DPSGDPlan(0.1, 1, 1.0, 1.0, expected), PartedPlan(0.1, 1, 1.0, 1.0, expected, **parts)):
+            # rows in one product, and products in one pass, of all records or of a part
+            additions = 64 + np.ceil(max(plan.physical_batch, 1024) / 64)
+            most = expected + 8 * expected**0.5
+            assert plan.clip_norm * (1 + most * additions * 2.0**-23) + 2.0**-15 <= 1
         # sums of subsets are sequential
         plan = SubsetPlan(10**6, 10, 1.0, per_step=int(expected))
         assert plan.clip_norm * (1 + most**2 * 2.0**-23) + 2.0**-15 <= 1
+
+
+@pytest.mark.parametrize("rows", [1, 64])
+def test_a_pass_does_not_begin_with_the_sum_of_earlier_ones(rows):
+    """Each term is below the last place of the first one: added one by one, they would be lost."""
+    total = ClippedSum(LossModule(One()), 2.0**25)
+    total.reset()
+    total.add(torch.tensor([[2.0**24]]))
+    for _ in range(64):
+        total.add(torch.full((rows, 1), 0.9))
+    assert float(total.result().value[0]) == pytest.approx(2**24 + 64 * rows * 0.9, abs=2)
+    total.reset()
+    total.add(torch.tensor([[1.0]]))
+    assert float(total.result().value[0]) == 1.0
+
+
+def test_gradients_that_are_formed_in_blocks_are_added_exactly():
+    terms = terms_below_the_last_place(3000)
+    total = ClippedSum(LossModule(One()), 2.0, path="vmap", reference_scalars=1)
+    assert float(total(terms[:, None]).value[0]) == pytest.approx(float(terms.double().sum()), abs=2e-7)
+
+
+@pytest.mark.parametrize("path", ["fast", "vmap"])
+def test_gradients_of_units_are_added_exactly(path):
+    terms = terms_below_the_last_place(3000)
+    total = ClippedSum(LossModule(One()), 2.0, weighting="rows", path=path)
+    found = float(total(terms[:, None], units=np.arange(3000)).value[0])
+    assert found == pytest.approx(float(terms.double().sum()), abs=2e-7)
 
 
 # ---- the rules of the layers ---------------------------------------------------------------------------------------
@@ -137,3 +170,62 @@ def test_rows_of_a_unit_that_is_alone_stand_in_a_random_order():
     counts = np.unique(orders, axis=0, return_counts=True)[1]
     assert len(counts) == 6
     assert counts.min() > 2000 / 6 - 5 * (2000 / 6) ** 0.5
+
+
+class SumOfPlaces(nn.Module):
+    """A layer of each place of a record, whose outputs are summed: the gradient by the outputs is one number."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(1, 40, bias=False)
+
+    def forward(self, X):
+        return self.layer(X.unsqueeze(-1)).sum((1, 2))
+
+
+def cancelling_places(n, n_places=100):
+    """Whole numbers of a record whose sum is zero, and of which float32 sums in another order differ."""
+    generator = torch.Generator().manual_seed(0)
+    half = torch.randint(-(2**24), 2**24, (n, n_places // 2), generator=generator).float()
+    both = torch.cat([half, -half], 1)
+    return torch.stack([row[torch.randperm(n_places, generator=generator)] for row in both])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e34])
+def test_an_unusable_record_changes_no_other_gradient(value):
+    """Its rows are set to zero in a copy, which may lie otherwise in memory, and then kernels round otherwise."""
+    X, root = cancelling_places(2000), LossModule(SumOfPlaces())
+    alone, beside = (
+        ClippedSum(root, 1.0)(torch.cat([X, torch.full((1, 100), last)])).value[0] for last in (0.0, value)
+    )
+    assert torch.equal(alone, beside)
+
+
+class Weighted(nn.Module):
+    """Sum over places of weights of outputs: where weights are opposite for equal inputs, the gradient is zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 3, bias=False)
+
+    def forward(self, X):
+        return (self.layer(X[..., :5].contiguous()) * X[..., 5:]).sum((1, 2))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_unit_that_joins_does_not_move_products_of_the_places_of_others(rows):
+    """Units are computed in the order of their numbers; float32 products are rounded by their index in a batch."""
+    generator, n = torch.Generator().manual_seed(1), 300
+    half = 2000 * torch.randn((n * rows, 50, 8), generator=generator)
+    opposite = half.clone()
+    opposite[..., 5:] *= -1
+    X = torch.cat([torch.full((rows, 100, 8), 1e-3), torch.cat([half, opposite], 1)])
+    for i in range(rows, len(X)):
+        X[i] = X[i][torch.randperm(100, generator=generator)]
+    units = np.repeat(np.arange(n + 1), rows)
+    sums = []
+    for first in (0, 1):
+        of_rows = np.where(units < first, -1, units - first)
+        total = ClippedSum(LossModule(Weighted()), 1.0, weighting="rows")
+        sums.append(total(X, mask=torch.from_numpy(of_rows >= 0), units=of_rows).value[0].double())
+    assert float((sums[0] - sums[1]).norm()) < 2e-3  # the gradient of the unit that joined
