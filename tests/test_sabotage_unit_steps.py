@@ -6,6 +6,7 @@ import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_dp2vae_units
 import test_dp_net_units
+import test_places_of_rows
 import test_rounding_of_sums
 import test_rows_of_no_class
 import test_termwise_units
@@ -13,7 +14,7 @@ import test_unit_sums
 import torch
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.dpsgd import ClippedSum, DPSGDPlan, PoissonLoader, TermwiseAggregate, _layers, _termwise, _units
+from skdpgen.dpsgd import ClippedSum, DPSGDPlan, PoissonLoader, TermwiseAggregate, _clipping, _layers, _termwise, _units
 from skdpgen.dpsgd._subsets import assign_subsets
 from skdpgen.nn import _dp2vae_training
 from skdpgen.synthesizers import _training
@@ -55,6 +56,7 @@ MOVED = [
     Claim(test_rounding_of_sums.test_a_unit_that_joins_does_not_move_products_of_the_places_of_others, n)
     for n in (1, 2)
 ]
+ALIGNED = Claim(test_places_of_rows.test_a_unit_of_the_lowest_number_moves_no_other, "loop")
 WINDOWS = Claim(test_rounding_of_sums.test_the_size_of_a_unit_does_not_change_the_norms_of_others, 32)
 ALONE = Claim(test_rounding_of_sums.test_rows_of_a_unit_that_is_alone_stand_in_a_random_order)
 NO_CLASS = [
@@ -163,7 +165,7 @@ MUTANTS = [
         [SLACK],
         (
             DPSGDPlan.slack,
-            ("self._additions * _ADDITION if self.unit is None else _ROUNDING_OF_UNITS", "self._additions * _ADDITION"),
+            ("max(self._additions * _ADDITION, $of_unit)", "self._additions * _ADDITION"),
         ),
     ),
     # ---- the sampling
@@ -187,12 +189,12 @@ MUTANTS = [
     (
         "gradients of units added in float32",
         [ADDED["fast"]],
-        (ClippedSum.reset, ("self.weighting is not None or self.path != 'fast'", "False")),
+        (ClippedSum.reset, ("self.weighting is not None", "False")),
     ),
     (
         "formed gradients added in float32",
         [ADDED["vmap"]],
-        (ClippedSum.reset, ("self.weighting is not None or self.path != 'fast'", "False")),
+        (ClippedSum._add_formed, ("self._beta and not self._exact", "False")),
     ),
     (
         "all rows of a batch in one chain of additions",
@@ -202,7 +204,7 @@ MUTANTS = [
     (
         "slack for one addition of a term",
         [COVERED],
-        (DPSGDPlan.slack, ("self._additions * _ADDITION", "_ADDITION")),
+        (DPSGDPlan.slack, ("max(self._additions * _ADDITION, $of_unit)", "max(_ADDITION, $of_unit)")),
     ),
     (
         "products that begin with the sum of earlier passes",
@@ -219,6 +221,11 @@ MUTANTS = [
                 "($layers[$layer], $layer, $a.contiguous(), $g)",
             ),
         ),
+    ),
+    (
+        "rows of the slow path where others end",
+        [ALIGNED],
+        (_clipping.example_gradients_loop, ("$x[$i : $i + 1].clone()", "$x[$i : $i + 1]")),
     ),
     (
         "products of the places of units in float32",

@@ -145,8 +145,7 @@ class ClippedSum(Aggregate):
     def reset(self):
         """Forget what was added."""
         if self._sums is None or any(s.device != p.device for s, p in zip(self._sums, self.parameters)):
-            # the rows of a unit may cancel, and formed gradients come in blocks of any size
-            self._exact = self.weighting is not None or self.path != "fast"
+            self._exact = self.weighting is not None  # the rows of a unit may cancel
             dtype = {"dtype": torch.float64} if self._exact else {}
             self._sums = [torch.empty_like(p, requires_grad=False, **dtype) for p in self.parameters]
             self._totals, self._results = None, self._sums
@@ -419,6 +418,8 @@ class ClippedSum(Aggregate):
 
     def _add_formed(self, gradients, mask, allowance=0.0):
         """Add gradients of examples that were formed, clipped; `allowance` is added to their squared norms."""
+        if self._beta and not self._exact:
+            self._add_up()  # blocks may be small: each is a pass
         factors = self._factors(sum(self._pool.square_norms(g) for g in gradients) + allowance, mask)
         for total, gradient in zip(self._sums, gradients):
             rows = torch.where((factors > 0).unsqueeze(1), gradient.flatten(1), 0.0)
@@ -447,11 +448,12 @@ class PartedSum(ClippedSum):
         super().__init__(root, plan.l2_bound, clip_norm=plan.clip_norm, path=path, weighting=plan.weighting)
         sizes = plan.part_batch_sizes
         self._places = [room_for_units(size, plan.unit, len(sizes)) for size in sizes]
-        self._rng = rng
+        self._rng, self._checked = rng, False
 
     def add(self, *inputs, mask=None, units=None):
         """Add the records of one physical batch, each to the block of its part."""
         if units is not None:
+            self._check_layers(inputs)
             super().add(*inputs, mask=mask, units=units)
             return
         network, X = self.root.module, inputs[0]
@@ -469,6 +471,19 @@ class PartedSum(ClippedSum):
                         filled = torch.zeros(size, dtype=torch.bool, device=X.device)
                         filled[torch.from_numpy(place).to(X.device)] = True
                         super().add(*taken, mask=filled)
+
+    def _check_layers(self, inputs):
+        """Take the slow path where parts share a layer, whatever parts the rows are in: by a row of zeros."""
+        if self._checked or self.path != "fast":
+            return
+        self._checked, found = True, []
+        zeros = tree_map(lambda x: x.new_zeros((1, *x.shape[1:])), inputs)
+        weight = torch.zeros(1, dtype=torch.float64, device=first_leaf(inputs).device)
+        for part in range(len(self._places)):
+            with self.root.module.only(part):
+                found += [name for name, *_ in self._record(zeros, weight)]
+        if len(set(found)) < len(found):
+            self.path = "loop"
 
     def _drawn(self, n, room):
         """Places of n rows, out of `room`, or of n where there is less room."""
@@ -626,7 +641,8 @@ def example_gradients_loop(root, names, inputs, batch):
     parameters = [named[name] for name in names]
     rows = []
     for i in range(batch):
-        loss = root(*tree_map(lambda x: x[i : i + 1], inputs)).sum()  # noqa: B023
+        # a copy, which begins at an aligned address: kernels round a row by where it begins, behind the rows before it
+        loss = root(*tree_map(lambda x: x[i : i + 1].clone(), inputs)).sum()  # noqa: B023
         row = torch.autograd.grad(loss, parameters, allow_unused=True)
         rows.append([torch.zeros_like(p) if r is None else r for p, r in zip(parameters, row)])
     return [torch.stack(column) for column in zip(*rows)]

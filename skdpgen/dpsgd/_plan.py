@@ -239,6 +239,11 @@ def slack_of_sums(n_terms, noise_multiplier, error=None) -> float:
     return max(0.01, (1 + of_terms) / (1 - of_lattice) - 1)
 
 
+def additions_of(n_rows):
+    """Float32 additions that a gradient passes through in a pass of so many rows (see `add_product`)."""
+    return SUMMED_TOGETHER + -(-max(n_rows, MOST_ROWS) // SUMMED_TOGETHER)
+
+
 @dataclass(frozen=True)
 class DPSGDPlan(ChargedPlan):
     """What a DP-SGD run may do, fixed before its first step.
@@ -359,13 +364,14 @@ class DPSGDPlan(ChargedPlan):
     @property
     def slack(self) -> float:
         """Relative distance between `clip_norm` and `l2_bound` (see `slack_of_sums`)."""
-        error = self._additions * _ADDITION if self.unit is None else _ROUNDING_OF_UNITS
+        of_unit = 0.0 if self.unit is None else _ROUNDING_OF_UNITS
+        error = max(self._additions * _ADDITION, of_unit)
         return slack_of_sums(self.expected_batch_size, self.noise_multiplier, error)
 
     @property
     def _additions(self) -> int:
         """Float32 additions that the gradient of a record passes through in one pass (see `add_product`)."""
-        return SUMMED_TOGETHER + -(-max(self.physical_batch, MOST_ROWS) // SUMMED_TOGETHER)
+        return additions_of(self.physical_batch)
 
     @property
     def clip_norm(self) -> float:

@@ -18,7 +18,7 @@ from .._types import BoundedSum
 from ..utils.validation import convert_fields
 from ._clipping import Aggregate, ClippedSum, clip_factors, first_leaf, square_norm
 from ._places import room_for
-from ._plan import DPSGDPlan
+from ._plan import DPSGDPlan, additions_of
 from ._units import RowUnits
 
 # Groups are padded to a common length, a multiple of this number, so that few shapes occur.
@@ -91,6 +91,11 @@ class TermwisePlan(DPSGDPlan):
                 f"n_groups={self.n_groups} is more than the expected batch size, {self.expected_batch_size:.4g}: most "
                 "groups would be empty; lower n_groups"
             )
+
+    @property
+    def _additions(self) -> int:
+        # all groups are in one pass, and their sum is added to that of the records
+        return additions_of(max(self.physical_batch, self.n_groups)) + 2
 
     @property
     def group_weight(self) -> float:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from skdpgen._types import BoundedUnit
-from skdpgen.dpsgd import ClippedSum, DPSGDPlan, LossModule, PartedPlan, PoissonLoader, _layers
+from skdpgen.dpsgd import ClippedSum, DPSGDPlan, LossModule, PartedPlan, PoissonLoader, TermwisePlan, _layers
 from skdpgen.dpsgd._layers import SUMMED_TOGETHER, Pool, add_product
 from skdpgen.dpsgd._subsets import SubsetPlan
 from skdpgen.utils.noise import make_noise_generator
@@ -87,6 +87,10 @@ def test_the_slack_covers_the_additions():
             additions = 64 + np.ceil(max(plan.physical_batch, 1024) / 64)
             most = expected + 8 * expected**0.5
             assert plan.clip_norm * (1 + most * additions * 2.0**-23) + 2.0**-15 <= 1
+        # all groups in one pass, and then their sum
+        plan = TermwisePlan(0.1, 1, 1.0, expected, n_groups=int(expected), sample_bound=1e-3, group_bound=1.0)
+        additions = 64 + np.ceil(max(plan.physical_batch, 1024, expected) / 64) + 2
+        assert plan.group_bound / (1 + plan.slack) * (1 + most * additions * 2.0**-23) + 2.0**-15 <= 1
         # sums of subsets are sequential
         plan = SubsetPlan(10**6, 10, 1.0, per_step=int(expected))
         assert plan.clip_norm * (1 + most**2 * 2.0**-23) + 2.0**-15 <= 1

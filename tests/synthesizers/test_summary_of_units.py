@@ -54,7 +54,7 @@ def test_a_summary_counts_rows_where_they_are_counted():
 
 def test_a_warning_of_lost_categories_counts_units():
     frame = _visits().assign(c=lambda f: np.where(f["c"] == "z", [f"v{i % 80}" for i in range(len(f))], f["c"]))
-    with pytest.warns(skdpgen.exceptions.UtilityWarning, match="fewer than 9 units are usually lost"):
+    with pytest.warns(skdpgen.exceptions.UtilityWarning, match="fewer than 5 units are usually lost"):
         MomentSynthesizer(10.0, random_state=0, **UNIT).fit(frame)
 
 
