@@ -26,7 +26,7 @@ from skdpgen.accounting import PrivacyAccountant, describe_event
 from skdpgen.dpsgd import GradientNoise, PoissonLoader, poisson_batches
 from skdpgen.dpsgd._subsets import subset_draws
 from skdpgen.exceptions import BudgetExceededError
-from skdpgen.mechanisms import add_gaussian, select_above
+from skdpgen.mechanisms import add_gaussian, noise_of_mean, select_above
 
 __all__ = [
     "LEARNED", "Audit", "Claim", "after", "assert_caught", "before", "mutant_ids", "patch_source", "quietly",
@@ -190,7 +190,7 @@ class Audit:
     def __init__(self, change=None):
         self._change = change
         self.log, self.plans, self.subset_plans, self.relations = [], [], [], set()
-        self._last_sd, self._last_has_names = None, False
+        self._last_sd, self._last_value, self._last_has_names = None, None, False
         self._rate = None
 
     def __enter__(self):
@@ -237,7 +237,10 @@ class Audit:
         sd = noise_multiplier * query.sensitivity(neighboring)
         # a threshold is for the last release that has names; counts of numbers may come between
         if query.keys or not self._last_has_names:
-            self._last_sd, self._last_has_names = sd, bool(query.keys)
+            # a query that is released once more: then it is for the average of both
+            again = query.value is self._last_value and query.keys
+            self._last_sd = noise_of_mean((self._last_sd, sd)) if again else sd
+            self._last_value, self._last_has_names = query.value, bool(query.keys)
         noisy = add_gaussian(query, noise_multiplier, rng, neighboring)
         return noisy if self._change is None else self._change(noisy)
 

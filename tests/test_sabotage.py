@@ -303,7 +303,7 @@ MUTANTS = [
         "a layer left out of the norms",
         [REFERENCE],
         (
-            ClippedSum._add_fast,
+            ClippedSum._square_norms_of,
             ("($rule.square_norms for $name, $rule in $rules)", "($rule.square_norms for $name, $rule in $rules[1:])"),
         ),
     ),
@@ -315,8 +315,16 @@ MUTANTS = [
     # gradients that are not finite
     (
         "NaN gradient kept by its factor",
-        list(NAN.values()),
+        [NAN["vmap"]],
         (clip_factors, ("$norms.isfinite() & ($factors >= _SMALLEST_FACTOR)", "torch.ones_like($norms) > 0")),
+    ),
+    (
+        "rows of a NaN gradient times zero",
+        [NAN["fast"]],
+        (
+            ClippedSum._add_fast,
+            ("~torch.isfinite($square_norms) & ~$unusable", "torch.zeros_like($unusable)"),
+        ),
     ),
     (
         "a clip factor too small for float32",

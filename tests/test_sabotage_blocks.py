@@ -277,7 +277,7 @@ MUTANTS = [
     (
         "products of every block of examples with the places of the first",
         BLOCKS_OF_EXAMPLES,
-        edited(layers._outer_product, ("torch.matmul($left[$i:$j], $rest)", "torch.matmul($left[:$j - $i], $rest)")),
+        edited(layers._outer_product, ("_multiply($left[$i:$j], $rest)", "_multiply($left[:$j - $i], $rest)")),
     ),
     (
         "the last partial block of gradients left out",

@@ -35,10 +35,10 @@ MUTANTS = [
         "each tensor clipped by its own norm, as in the published code",
         [WHOLE, IMAGES],
         (
-            ClippedSum._add_fast,
+            ClippedSum._square_norms_of,
             (
-                "$square_norms = sum(($rule.square_norms for $_, $rule in $rules), $zeros)",
-                "$square_norms = max(($rule.square_norms for $_, $rule in $rules), key=lambda norm: float(norm.sum()))",
+                "$found = sum(($rule.square_norms for $_, $rule in $rules), $zeros)",
+                "$found = max(($rule.square_norms for $_, $rule in $rules), key=lambda norm: float(norm.sum()))",
             ),
         ),
     ),
