@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from skdpgen import MomentSynthesizer, P3GMSynthesizer
 
@@ -29,7 +30,7 @@ MODELS = {
 
 @pytest.fixture(scope="module", params=MODELS)
 def fitted(request):
-    return request.param, MODELS[request.param].fit(FRAME)
+    return request.param, clone(MODELS[request.param]).fit(FRAME)  # the fixture may be made again
 
 
 def _shares(rows):
