@@ -1,7 +1,8 @@
 """DP-SGD: Poisson batches, clipped sums of the gradients of single examples, and noise.
 
 A plan (`_plan`) is what is charged; `GradientNoise.release` (`_noise`) is the one place that adds noise. Between them,
-`_loader` draws the batches and `_clipping`, by the rules of `_layers`, bounds the contribution of each record.
+`_loader` draws the batches, to places that `_places` counts, and `_clipping`, by the rules of `_layers`, bounds the
+contribution of each record.
 """
 
 from __future__ import annotations

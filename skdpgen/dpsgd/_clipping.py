@@ -137,9 +137,9 @@ class ClippedSum(Aggregate):
         self.clip_norm = l2_bound if clip_norm is None else clip_norm
         self.path = path
         self._reference_scalars = reference_scalars
-        # of one pass in float32, or of all passes in float64; those of earlier passes; what is returned
+        # sums of one pass in float32, or of all passes in float64; those of earlier passes; those that are returned
         self._sums = self._totals = self._results = None
-        self._beta, self._added_up = 0, False
+        self._beta, self._several_passes = 0, False
         self._pool = Pool()
 
     def reset(self):
@@ -151,7 +151,7 @@ class ClippedSum(Aggregate):
             self._totals, self._results = None, self._sums
             if self._exact:
                 self._results = [torch.empty_like(p, requires_grad=False) for p in self.parameters]
-        self._beta, self._added_up = 0, False  # the first addition overwrites
+        self._beta, self._several_passes = 0, False  # the first addition overwrites
 
     def add(self, *inputs, mask=None, units=None, shift=None):
         """Add the examples, or the units, of one physical batch, one contribution each.
@@ -169,7 +169,7 @@ class ClippedSum(Aggregate):
         if (batch := len(mask)) == 0:
             return
         if self._beta and not self._exact:
-            self._add_up()
+            self._close_pass()
         with _plain_float32(self.parameters[0].device):
             if units is not None:
                 self._add_units(inputs, RowUnits(units, mask))
@@ -181,21 +181,24 @@ class ClippedSum(Aggregate):
     def result(self) -> BoundedSum:
         """Return the sum of everything added since `reset`: zero for an empty batch, which is a legal step."""
         self._wrote(self._sums)
-        if self._added_up:
-            self._add_up()
-        if self._exact or self._added_up:
+        if self._several_passes:
+            self._close_pass()
+        if self._exact or self._several_passes:
             for result, total in zip(self._results, self._sums if self._exact else self._totals):
                 result.copy_(total)
         unit = "record" if self.weighting is None else "unit"
         return BoundedSum(self._results, add_or_remove_one=self.l2_bound, unit=unit)
 
-    def _add_up(self):
+    def _close_pass(self):
         """Add the sums of a pass to those of earlier ones, in float64: there may be many passes."""
         if self._totals is None:
             self._totals = [torch.empty_like(s, dtype=torch.float64) for s in self._sums]
         for total, of_pass in zip(self._totals, self._sums):
-            total.add_(of_pass) if self._added_up else total.copy_(of_pass)
-        self._beta, self._added_up = 0, True
+            if self._several_passes:
+                total.add_(of_pass)
+            else:
+                total.copy_(of_pass)
+        self._beta, self._several_passes = 0, True
 
     def square_norms(self, *inputs):
         """Squared gradient norm of every row, float64, shape (batch,). Private; for tests and checks."""
@@ -419,7 +422,7 @@ class ClippedSum(Aggregate):
     def _add_formed(self, gradients, mask, allowance=0.0):
         """Add gradients of examples that were formed, clipped; `allowance` is added to their squared norms."""
         if self._beta and not self._exact:
-            self._add_up()  # blocks may be small: each is a pass
+            self._close_pass()  # blocks may be small: each is a pass
         factors = self._factors(sum(self._pool.square_norms(g) for g in gradients) + allowance, mask)
         for total, gradient in zip(self._sums, gradients):
             rows = torch.where((factors > 0).unsqueeze(1), gradient.flatten(1), 0.0)
@@ -473,15 +476,18 @@ class PartedSum(ClippedSum):
                         super().add(*taken, mask=filled)
 
     def _check_layers(self, inputs):
-        """Take the slow path where parts share a layer, whatever parts the rows are in: by a row of zeros."""
+        """Take the slow path where parts share a layer: a row of zeros shows it, before any private row does."""
         if self._checked or self.path != "fast":
             return
         self._checked, found = True, []
         zeros = tree_map(lambda x: x.new_zeros((1, *x.shape[1:])), inputs)
         weight = torch.zeros(1, dtype=torch.float64, device=first_leaf(inputs).device)
-        for part in range(len(self._places)):
-            with self.root.module.only(part):
-                found += [name for name, *_ in self._record(zeros, weight)]
+        try:
+            for part in range(len(self._places)):
+                with self.root.module.only(part):
+                    found += [name for name, *_ in self._record(zeros, weight)]
+        except SharedLayerError:
+            self.path = "loop"
         if len(set(found)) < len(found):
             self.path = "loop"
 

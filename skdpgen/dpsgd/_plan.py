@@ -394,7 +394,8 @@ class DPSGDPlan(ChargedPlan):
     @property
     def places(self) -> int:
         """Places of all physical batches of a step."""
-        return self.physical_batches.size * self.physical_batches.number
+        size, number, _ = self.physical_batches
+        return size * number
 
     @property
     def steps_per_epoch(self) -> int:

@@ -184,7 +184,7 @@ def _weights(variance):
 def _pairs(group, rng, most=None):
     """At most so many random pairs of rows of the same group, shuffled: int array (n_pairs, 2), no row in two of them.
 
-    If fewer than a fourth of the rows are wanted, half of the rows are paired.
+    Of many rows (eight or more for each wanted pair), at most half are looked at.
     """
     rows = None if most is None or len(group) < 8 * most else rng.permutation(len(group))[: 4 * most]
     of_rows = group if rows is None else group[rows]

@@ -263,7 +263,7 @@ def test_each_physical_batch_of_units_has_room(expected, unit, limit):
 
 
 @pytest.mark.parametrize("weighting", ["rows", "units"])
-def test_units_of_few_rows_do_not_pay_for_larger_ones(weighting):
+def test_large_units_take_no_places_from_small_ones(weighting):
     """Places for the largest units in all batches would be mostly free: 40 times those of rows that there are."""
     few, many = (batches_of_units(600.0, BoundedUnit("person", k, weighting)) for k in (3, 2000))
     assert few.shared == 3
