@@ -87,7 +87,7 @@ class Schema:
 
     def __post_init__(self):
         if isinstance(self.columns, Mapping):
-            raise SchemaError("a schema is a sequence of columns, which know their names: give a list, not a dict")
+            raise SchemaError("a schema is a sequence of columns, each with its name: give a list, not a dict")
         columns = tuple(self.columns)
         if not columns:
             raise SchemaError("a schema needs at least one column")
