@@ -7,6 +7,7 @@ import pytest
 import test_dp2vae_units
 import test_dp_net_units
 import test_places_of_rows
+import test_room_for_noisy_counts
 import test_rounding_of_sums
 import test_rows_of_no_class
 import test_termwise_units
@@ -14,10 +15,20 @@ import test_unit_sums
 import torch
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.dpsgd import ClippedSum, DPSGDPlan, PoissonLoader, TermwiseAggregate, _clipping, _layers, _termwise, _units
+from skdpgen.dpsgd import (
+    ClippedSum,
+    DPSGDPlan,
+    PoissonLoader,
+    TermwiseAggregate,
+    _clipping,
+    _layers,
+    _plan,
+    _termwise,
+    _units,
+)
 from skdpgen.dpsgd._subsets import assign_subsets
 from skdpgen.nn import _dp2vae_training
-from skdpgen.synthesizers import _training
+from skdpgen.synthesizers import _array_model, _dpgm, _frame_model, _training
 
 BOUND = {
     (rows, weighting): Claim(
@@ -63,6 +74,16 @@ NO_CLASS = [
     Claim(test_rows_of_no_class.test_steps_have_room_for_their_rows, model, "rows")
     for model in test_rows_of_no_class.MODELS
 ]
+NOISY = {
+    name: Claim(test_room_for_noisy_counts.test_noise_of_the_count_never_takes_the_room, name)
+    for name in test_room_for_noisy_counts.MODELS
+}
+CLUSTER = Claim(test_room_for_noisy_counts.test_noise_of_the_size_of_a_cluster_never_takes_its_room, "replace_one")
+TABLES = Claim(
+    test_room_for_noisy_counts.test_noise_of_the_count_of_tables_never_takes_the_room,
+    test_room_for_noisy_counts.P3GMSynthesizer,
+)
+WIDER = Claim(test_room_for_noisy_counts.test_a_margin_gives_the_places_of_so_many_more_records)
 SLACK = Claim(test_unit_sums.test_a_plan_of_units_costs_what_one_of_records_costs)
 LOSS = Claim(test_dp_net_units.test_without_noise_a_step_is_the_mean_over_rows_or_over_units)
 GROUP_SUM = {
@@ -255,6 +276,43 @@ MUTANTS = [
         "steps of rows of no class, which were not counted",
         NO_CLASS,
         (_training.counted_rows, ("$has_class.all()", "True")),
+    ),
+    # ---- the number of rows was released: noise may have made it too small
+    (
+        "room for the released number of rows alone",
+        [*NOISY.values(), TABLES],
+        (_plan.plan_of_fit, ("$count.most", "$count.value")),
+    ),
+    (
+        "a margin that places do not follow",
+        [WIDER],
+        (DPSGDPlan.largest_batch_size.fget, ("$size + self.batch_margin", "$size")),
+    ),
+    (
+        "a margin without the noise of the counts of classes",
+        [NOISY["array of counted classes"], NOISY["DP-CGAN"]],
+        (_training.ClassCounts.total.fget, ("self.noise_sd", "0.0")),
+    ),
+    (
+        "a margin without the noise of the moments",
+        [NOISY["moments"], NOISY["network that starts from moments"]],
+        (_array_model._release_moments, ("$sd / CLASS_COUNT_WEIGHT", "0.0")),
+    ),
+    (
+        "a margin without the noise of the tables",
+        [TABLES],
+        (_frame_model.fit_frame_model, ("$plan.noise_sd($scale).count[0]", "0.0")),
+    ),
+    (
+        "rooms of clusters by their released sizes",
+        [CLUSTER],
+        (
+            _dpgm.training_plan,
+            (
+                "{'l2_bound': $a, 'part_batch_sizes': $b, 'part_batch_margin': $c}",
+                "{'l2_bound': $a, 'part_batch_sizes': $b, 'part_batch_margin': 0.0}",
+            ),
+        ),
     ),
     # ---- groups of term-wise steps, subsets of DP2-VAE
     (

@@ -449,7 +449,7 @@ class PartedSum(ClippedSum):
 
     def __init__(self, root, plan, *, path="fast", rng=None):
         super().__init__(root, plan.l2_bound, clip_norm=plan.clip_norm, path=path, weighting=plan.weighting)
-        sizes = plan.part_batch_sizes
+        sizes = plan.largest_part_sizes
         self._places = [room_for_units(size, plan.unit, len(sizes)) for size in sizes]
         self._rng, self._checked = rng, False
 

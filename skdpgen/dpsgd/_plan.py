@@ -20,6 +20,8 @@ from ._places import MOST_ROWS, batches_of_records, batches_of_units
 _ROUNDING_OF_UNITS = 2.0**-15
 # Relative error of two sums by one float32 addition in each.
 _ADDITION = 2.0**-23
+# Numbers of a plan on which its cost and its denominator do not depend.
+_OF_PLACES = ("max_physical_batch", "batch_margin", "part_batch_margin")
 
 
 class PlanUse:
@@ -138,8 +140,8 @@ class ChargedPlan:
 
     @property
     def numbers(self) -> dict:
-        """Kind and numbers of the plan as JSON holds them, without the size of physical batches (memory alone)."""
-        names = [f.name for f in fields(self) if f.init and f.name not in ("max_physical_batch", "unit")]
+        """Kind and numbers of the plan as JSON holds them, without what sets the places of a step alone."""
+        names = [f.name for f in fields(self) if f.init and f.name not in _OF_PLACES and f.name != "unit"]
         numbers = {"kind": type(self).__name__, **{name: _plain(getattr(self, name)) for name in names}}
         if getattr(self, "unit", None) is not None:
             numbers["unit"] = asdict(self.unit)
@@ -279,6 +281,10 @@ class DPSGDPlan(ChargedPlan):
         What a "record" is above, where it is not a row: all rows of a person, for example. Each step then includes
         every unit independently; the gradient of a unit is the sum ("rows") or the mean ("units") over its rows, and is
         clipped once to `l2_bound`. `expected_batch_size` is that of rows, or of units, so that the loss is a mean.
+    batch_margin : float, default=0
+        By how much the mean number of records in a step may exceed `expected_batch_size`, because the number of rows
+        was released with noise. Steps have places for these records too. In fits of the package it is ``sampling_rate``
+        times 8.2 standard deviations of the noise.
 
     Raises
     ------
@@ -301,6 +307,7 @@ class DPSGDPlan(ChargedPlan):
     neighboring: str = "add_or_remove_one"
     max_physical_batch: int | None = None
     unit: PrivacyUnit | BoundedUnit | None = field(default=None, kw_only=True)
+    batch_margin: float = field(default=0.0, kw_only=True)
     _use: PlanUse = field(default_factory=PlanUse, init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -319,6 +326,7 @@ class DPSGDPlan(ChargedPlan):
         check_noise_of_steps(self.noise_multiplier)
         if not (self.expected_batch_size > 0 and math.isfinite(self.expected_batch_size)):
             raise ValueError(f"expected_batch_size must be positive and finite; got {shown(self.expected_batch_size)}")
+        _check_margin("batch_margin", self.batch_margin)
         size = self.max_physical_batch
         if size is not None and (int(size) != size or size < 1):
             raise ValueError(f"max_physical_batch must be a positive whole number or None; got {shown(size)}")
@@ -362,11 +370,16 @@ class DPSGDPlan(ChargedPlan):
         return None if self.unit is None else self.unit.weighting
 
     @property
+    def largest_batch_size(self) -> float:
+        """Mean number of records in a step, at most: places and slack follow from it."""
+        return self.expected_batch_size + self.batch_margin
+
+    @property
     def slack(self) -> float:
         """Relative distance between `clip_norm` and `l2_bound` (see `slack_of_sums`)."""
         of_unit = 0.0 if self.unit is None else _ROUNDING_OF_UNITS
         error = max(self._additions * _ADDITION, of_unit)
-        return slack_of_sums(self.expected_batch_size, self.noise_multiplier, error)
+        return slack_of_sums(self.largest_batch_size, self.noise_multiplier, error)
 
     @property
     def _additions(self) -> int:
@@ -383,8 +396,8 @@ class DPSGDPlan(ChargedPlan):
         """Number and places of the physical batches of a step, all public: a `PhysicalBatches`."""
         limit = None if self.max_physical_batch is None else int(self.max_physical_batch)
         if self.unit is None:
-            return batches_of_records(self.expected_batch_size, limit)
-        return batches_of_units(self.expected_batch_size, self.unit, limit)
+            return batches_of_records(self.largest_batch_size, limit)
+        return batches_of_units(self.largest_batch_size, self.unit, limit)
 
     @property
     def physical_batch(self) -> int:
@@ -414,9 +427,12 @@ class PartedPlan(DPSGDPlan):
     Parameters
     ----------
     sampling_rate, steps, l2_bound, noise_multiplier, expected_batch_size, neighboring, max_physical_batch, unit
+    batch_margin
         As in `DPSGDPlan`, of all records together. The rows of a unit may lie in several parts.
     part_batch_sizes : tuple of float
         Expected number of records of each part in a step: public, or `sampling_rate` times a released count.
+    part_batch_margin : float, default=0
+        As `batch_margin`, of the records of each part.
 
     Notes
     -----
@@ -432,28 +448,44 @@ class PartedPlan(DPSGDPlan):
     """
 
     part_batch_sizes: tuple = ()
+    part_batch_margin: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self):
         super().__post_init__()
         if not self.part_batch_sizes or not all(0 < size < math.inf for size in self.part_batch_sizes):
             raise ValueError(f"part_batch_sizes must be positive and finite; got {shown(self.part_batch_sizes)}")
+        _check_margin("part_batch_margin", self.part_batch_margin)
+
+    @property
+    def largest_part_sizes(self) -> tuple:
+        """Mean number of records of each part in a step, at most."""
+        return tuple(size + self.part_batch_margin for size in self.part_batch_sizes)
 
     def make_aggregate(self, root, rng, *, path="fast"):
         """Make the `PartedSum` of this plan."""
         return PartedSum(root, self, path=path, rng=rng)
 
 
-def plan_of_fit(training, charged, noise_multiplier, expected_batch_size, kind=DPSGDPlan, **own):
+def _check_margin(name, margin):
+    if not (margin >= 0 and math.isfinite(margin)):
+        raise ValueError(f"{name} must be non-negative and finite; got {shown(margin)}")
+
+
+def plan_of_fit(training, charged, noise_multiplier, count, kind=DPSGDPlan, least=1.0, **own):
     """The plan of the DP-SGD steps of a fit: rate and steps of its settings, relation and unit of what was charged.
 
-    `training`: with `sampling_rate` and `steps`. `noise_multiplier`, `expected_batch_size`: the latter is public, or
-    follows from a released number. **own: further fields of `kind`, such as `l2_bound`.
+    `training`: with `sampling_rate` and `steps`.
+    `count`: `Count` of what steps sample; public or released.
+    `least`: of the expected number in a step; public, or follows from a released number.
+    **own: further fields of `kind`, such as `l2_bound`.
     """
+    expected = max(least, training.sampling_rate * count.value)
     return kind(
         sampling_rate=training.sampling_rate,
         steps=training.steps,
         noise_multiplier=noise_multiplier,
-        expected_batch_size=expected_batch_size,
+        expected_batch_size=expected,
+        batch_margin=max(0.0, training.sampling_rate * count.most - expected),
         neighboring=charged.neighboring,
         unit=charged.unit,
         **own,

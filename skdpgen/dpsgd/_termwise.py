@@ -36,7 +36,7 @@ class TermwisePlan(DPSGDPlan):
 
     Parameters
     ----------
-    sampling_rate, steps, noise_multiplier, expected_batch_size, neighboring, max_physical_batch, unit
+    sampling_rate, steps, noise_multiplier, expected_batch_size, neighboring, max_physical_batch, unit, batch_margin
         As in `DPSGDPlan`. A unit lies in one group as a whole.
     sample_bound : float, default=1.0
         C1: bound of the norm of a record's gradient.
@@ -106,7 +106,7 @@ class TermwisePlan(DPSGDPlan):
     def group_places(self) -> int:
         """Places of a group for its records: more come with a probability below e**-36 (see `room_for`)."""
         most = self.unit.max_rows if self.weighting == "rows" else 1
-        return room_for(self.expected_batch_size / self.n_groups, most, self.n_groups)
+        return room_for(self.largest_batch_size / self.n_groups, most, self.n_groups)
 
     @property
     def difference_bound(self) -> float:
@@ -291,7 +291,7 @@ class WholeBatchPlan(DPSGDPlan):
 
     Parameters
     ----------
-    sampling_rate, steps, noise_multiplier, expected_batch_size, neighboring, max_physical_batch, unit
+    sampling_rate, steps, noise_multiplier, expected_batch_size, neighboring, max_physical_batch, unit, batch_margin
         As in `DPSGDPlan`. The clip is that of the whole vector, so it holds for units as for rows; where each unit
         counts 1, one row of each is drawn for a step.
     gradient_bound : float, default=1.0

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from .._types import BoundedSum, check_neighboring, unit_of
 from ..utils.watching import Query, tell_release
+
+# Gaussian noise exceeds so many standard deviations with a probability below e**-36.
+_NEVER = 8.2
+
+
+class Count(NamedTuple):
+    """A public or released number of rows, or of units.
+
+    `value`: the number.
+    `most`: there are more with a probability below e**-36, whatever the noise in `value` is.
+    """
+
+    value: float
+    most: float
+
+    @classmethod
+    def of_released(cls, value, released, noise_sd):
+        """The number that was computed from noisy ones: `released`, whose noise has the same deviation, `noise_sd`."""
+        most = float(np.sum(released)) + _NEVER * float(noise_sd) * math.sqrt(np.size(released))
+        return cls(float(value), max(float(value), most))
 
 
 def add_gaussian(bounded_sum, noise_multiplier, rng, neighboring):

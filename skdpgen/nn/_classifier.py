@@ -31,6 +31,7 @@ from ..dpsgd._plan import plan_of_fit
 from ..dpsgd._seeding import torch_seeded
 from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, histogram
+from ..mechanisms._gaussian import Count
 from ..utils.progress import shows_bars
 from ..utils.validation import (
     Interval,
@@ -285,7 +286,9 @@ class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
             codes = label_codes(y, kept) if kept else np.zeros(len(y), dtype=np.int64)
         else:
             self.classes_, codes = declared, declared_codes(y, declared)
-        n_rows = float(len(X)) if "rows" not in noise else _row_count(len(X), noise["rows"], rng, relation, sizes)
+        n_rows = Count(float(len(X)), float(len(X)))
+        if "rows" in noise:
+            n_rows = _row_count(len(X), noise["rows"], rng, relation, sizes)
         net = self._train(X, codes, units, n_rows, plan)
         self.module_ = net.module_.cpu().eval()
         self.parameters_ = nn.utils.parameters_to_vector(self.module_.parameters()).detach().numpy()
@@ -324,8 +327,8 @@ class DPNetClassifier(ClassifierMixin, LearnedRowsMixin, PrivateEstimator):
     def _train(self, X, codes, units, rows, plan):
         known = codes >= 0
         scaled = self.scaling_.transform(X[known]).astype(np.float32)
-        noise, expected = plan.noise_multipliers["network"], self.sampling_rate * rows
-        dpsgd = plan_of_fit(self, plan, noise, expected, l2_bound=self.gradient_bound)
+        own = {"least": 0.0, "l2_bound": self.gradient_bound}
+        dpsgd = plan_of_fit(self, plan, plan.noise_multipliers["network"], rows, **own)
         net = self._make_net(X.shape[1], len(self.classes_), self._receipt.cover(dpsgd))
         net.set_params(progress_text=f"epsilon {plan.epsilon:.3g}")
         return net.fit(scaled, codes[known].astype(np.int64), groups=None if units is None else units[known])
@@ -373,7 +376,9 @@ def _check_y(y, n_rows):
 
 
 def _row_count(n_rows, noise_multiplier, rng, relation, unit_sizes=None):
-    """Release the number of rows, or of units; at least the noise's standard deviation, because it is a denominator."""
+    """Release the number of rows, or of units: at least the noise's standard deviation, because it is a denominator."""
     rows = histogram(np.zeros(n_rows, dtype=np.int64), 1, unit_sizes)
     least = noise_multiplier * (1 if (unit := unit_of(relation)) is None else unit.weight)
-    return max(float(add_gaussian(rows, noise_multiplier, rng, relation)[0]), least, 1.0)
+    released = add_gaussian(rows, noise_multiplier, rng, relation)
+    value = max(float(released[0]), least, 1.0)
+    return Count.of_released(value, released, noise_multiplier * rows.sensitivity(relation))

@@ -41,6 +41,7 @@ from ..mechanisms import (
     unpack_moments,
     unpack_shared_moments,
 )
+from ..mechanisms._gaussian import Count
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT, SHARED_MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
@@ -83,13 +84,13 @@ class ArrayModel(ReleasedModel):
     `component_weights` (n_components,): of classes, where the model has them, else of the Gaussians of the prior.
     `residual_variance`: mean variance of a scaled row in the directions left out, and the least in any other when rows
         are scored.
-    `counted`: released sum of the weights of the rows, for the training of a network alone: no file has it.
+    `counted`, a Count: released sum of the weights of the rows, for the training of a network alone: no file has it.
     """
 
     def __init__(self, codec, generator, row_count, component_weights, residual_variance, counted=None):
         super().__init__(codec, row_count, component_weights)
         self.generator, self.residual_variance = generator, residual_variance
-        self.counted = row_count if counted is None else counted
+        self.counted = Count(row_count, row_count) if counted is None else counted
 
     @property
     def n_latent(self):
@@ -203,7 +204,7 @@ def fit_array_model(rows, model, fit):
     if model.features is not None:
         basis["upright"] = model.features.upright
     codec = rows.learn(fit.noise, fit.plan.extra_delta, fit.rng, fit.neighboring, **basis)
-    latents, norms = _release_moments(rows, codec, model, fit)
+    latents, norms, most = _release_moments(rows, codec, model, fit)
     weight = fit.row_count(len(rows.X), latents.counts.sum())  # of units, where each of them counts 1
     gaussians = _class_gaussians(codec, latents)
     if rows.image_shape is not None:
@@ -221,7 +222,8 @@ def fit_array_model(rows, model, fit):
     weights = class_weights(gaussians.mixture.weights, gaussians.cells)
     if model.features is not None:
         generator = refine_images(rows, codec, generator, weight, model.features, fit, progress=model.progress)
-    return ArrayModel(codec, generator, fit.sample_size(rows, weight), weights, gaussians.residual, weight)
+    counted = Count(weight, max(weight, most))
+    return ArrayModel(codec, generator, fit.sample_size(rows, weight), weights, gaussians.residual, counted)
 
 
 def n_frequencies(image_shape, noise_multiplier):
@@ -242,7 +244,8 @@ def basis_sizes(image_shape, noise_multiplier):
 def _release_moments(rows, codec, model, fit):
     """Three releases: class means (`mean`), distances from them (`norm`), second moments about them (`moments`).
 
-    Returns `latents`; `norms`: distribution of the norms in each class, where the model has one.
+    Returns `latents`; `norms`: distribution of the norms in each class, where the model has one; `most`: upper bound of
+    the sum of the weights of the rows (see `Count`).
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     classes = max(codec.n_classes, 1)
@@ -258,11 +261,13 @@ def _release_moments(rows, codec, model, fit):
         centers = shrink_centers(centers, floored(first[:, 0]), sd_of_sums)
     radius, norms = _release_norms(rows, codec, model, centers, row_count, fit)
     if shared:
-        return _release_shared(rows, model, centers, norms, query, fit), norms
+        latents, most = _release_shared(rows, model, centers, norms, query, fit)
+        return latents, norms, most
     weights = {"count_weight": CLASS_COUNT_WEIGHT, "mean_weight": CLASS_MEAN_WEIGHT}
     second = class_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **weights, **query)
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
     sd = noise["moments"] * second.sensitivity(neighboring)
+    most = Count.of_released(1.0, released.count, sd / CLASS_COUNT_WEIGHT).most
     # rows are longer than the clipped ones, by the distribution of their norms where there is one
     squares = np.ones(classes) if norms is None else norms.squares()
     longer = np.ones(classes) if norms is None else squares / norms.squares(clipped=True)
@@ -274,19 +279,20 @@ def _release_moments(rows, codec, model, fit):
     k = _n_components(rows, model, centers.shape)
     if model.mixture is not None:
         _point_out_hidden_components(released, noise_sds[0], k)
-    return class_latents(released, centers, *noise_sds, k, squares), norms
+    return class_latents(released, centers, *noise_sds, k, squares), norms, most
 
 
 def _release_shared(rows, model, centers, norms, query, fit):
-    """The release `moments` of wide rows, whose second moments are those of all classes together."""
+    """The release `moments` of wide rows, whose second moments are those of all classes together; and `most`."""
     (classes, d), noise, radius = centers.shape, fit.noise["moments"], norms.bound
     private = shared_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **query)
     released = unpack_shared_moments(add_gaussian(private, noise, fit.rng, fit.neighboring), classes, d, radius)
-    released = released._replace(count=floored(released.count))
     sd = noise * private.sensitivity(fit.neighboring)
+    most = Count.of_released(1.0, released.count, sd / CLASS_COUNT_WEIGHT).most
+    released = released._replace(count=floored(released.count))
     # rows divided by the bound of their class have this mean square, by the distribution of their norms
     traces = released.count * norms.squares(clipped=True) / radius**2
-    return shared_latents(
+    latents = shared_latents(
         released._replace(second=released.second[0] / traces.sum()),
         traces / traces.sum(),
         centers,
@@ -295,6 +301,7 @@ def _release_shared(rows, model, centers, norms, query, fit):
         _n_components(rows, model, centers.shape),
         norms.squares(),
     )
+    return latents, most
 
 
 def _release_norms(rows, codec, model, centers, count, fit):

@@ -25,6 +25,7 @@ from ..exceptions import InvalidInputError, PrivacyLeakWarning
 from ..generators.components import component_chunks, join_chunks
 from ..generators.constraints import keep_constraints, read_constraints
 from ..mechanisms import add_gaussian
+from ..mechanisms._gaussian import Count
 from ..tabular import Schema
 from ..tabular._constraints import constraint_texts
 from ..utils.callers import warn_user
@@ -694,13 +695,16 @@ class ChargedFit:
         return float(n_rows) if self.neighboring == "replace_one" else float(released)
 
     def step_size(self, row_count, counted):
-        """Released number of what a step of DP-SGD samples: rows, or units where each of them counts 1.
+        """Count of what a step of DP-SGD samples: rows, or units where each of them counts 1.
 
-        `row_count`: public or released number of rows. `counted`: released sum of the weights of the rows: the number
-        of units where each of them counts 1.
+        `row_count`: public or released number of rows. `counted`, a Count: released sum of the weights of the rows: the
+        number of units where each of them counts 1.
         """
         unit = self.plan.unit
-        return float(counted if unit is not None and unit.weighting == "units" else row_count)
+        if unit is not None and unit.weighting == "units":
+            return counted
+        known = self.neighboring == "replace_one"
+        return Count(float(row_count), float(row_count if known else max(row_count, counted.most)))
 
     def sample_size(self, rows, released):
         """Number of rows to sample, as `row_count`; where units count 1, a separate release (`row_count`)."""

@@ -262,7 +262,7 @@ def fit_dp2vae_model(rows, settings, fit):
     codec, counts, moments = learn_facts(rows, fit, start, **basis)
     row_count, weights, step_size = sizes_by_counts(counts, rows, fit, moments)
     plan = subset_plan(settings, fit)
-    _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, step_size, rows.unit)
+    _warn_of_what_is_rare(settings.subsets.n_subsets, codec, weights, step_size.value, rows.unit)
     x, classes, _ = training_rows(rows, codec)
     width = x.shape[1]
     likelihood, name, n_outputs = _make_likelihood(rows, settings.networks, codec, width)

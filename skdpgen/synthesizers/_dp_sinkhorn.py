@@ -236,8 +236,8 @@ def fit_sinkhorn_model(rows, settings, fit):
 
     codec, x, classes, n_levels, row_count, weights, step_size = learn_rows(rows, fit)
     training = settings.training
-    expected, own = max(1.0, training.sampling_rate * step_size), {"gradient_bound": training.gradient_bound}
-    plan = plan_of_fit(training, fit.plan, fit.noise["training"], expected, WholeBatchPlan, **own)
+    own = {"gradient_bound": training.gradient_bound}
+    plan = plan_of_fit(training, fit.plan, fit.noise["training"], step_size, WholeBatchPlan, **own)
     generator, coordinates = settings.make_generator(codec, x.shape[1], n_levels)
     x, classes, units = counted_rows(rows, classes >= 0, x, classes)
     noise = train_by_transport(

@@ -313,8 +313,7 @@ def fit_dpcgan_model(rows, settings, fit):
 
     codec, x, classes, n_levels, row_count, weights, step_size = learn_rows(rows, fit)
     training = settings.training
-    expected = max(1.0, training.sampling_rate * step_size)
-    plan = plan_of_fit(training, fit.plan, fit.noise["training"], expected, l2_bound=training.gradient_bound)
+    plan = plan_of_fit(training, fit.plan, fit.noise["training"], step_size, l2_bound=training.gradient_bound)
     generator = _make_generator(settings, x.shape[1], codec.n_classes, n_levels)
     images = settings.image_shape is not None
     adversary = GeneratorTraining(

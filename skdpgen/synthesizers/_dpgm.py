@@ -12,6 +12,7 @@ from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..generators.components import spread_components
 from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
+from ..mechanisms._gaussian import Count
 from ..utils.callers import warn_user
 from ..utils.validation import MOST_UNITS, Interval
 from ._checkpoint import codec_of
@@ -20,6 +21,7 @@ from ._phases import COUNT_SHARE, remaining_share
 from ._privae import VAE_CONSTRAINTS, VAE_TRAINING, LikelihoodSynthesizer
 from ._released import ReleasedModel
 from ._training import (
+    ClassCounts,
     counted_rows,
     encode_rows,
     have_class,
@@ -292,11 +294,11 @@ def _check_network(settings, rows):
     )
 
 
-def training_plan(training, fit, step_size, cluster_sizes):
+def training_plan(training, fit, step_size, cluster_sizes, margin):
     """The DP-SGD plan of a charged fit, for the models of all clusters; its denominators are public or released.
 
-    `step_size`: number of rows, or of units where each counts 1 (`ChargedFit.step_size`): public or released.
-    `cluster_sizes` (n_clusters,): released, in the same weights.
+    `step_size`: Count of rows, or of units where each counts 1 (`ChargedFit.step_size`): public or released.
+    `cluster_sizes` (n_clusters,): released, in the same weights. `margin`: what noise took from each, at most.
     Returns PartedPlan: one sampling rate and one number of steps for all clusters, and for all sizes that they may
         have.
     """
@@ -305,8 +307,8 @@ def training_plan(training, fit, step_size, cluster_sizes):
 
     rate = training.sampling_rate
     sizes = tuple(max(1.0, rate * float(size)) for size in cluster_sizes)
-    own = {"l2_bound": training.gradient_bound, "part_batch_sizes": sizes}
-    return plan_of_fit(training, fit.plan, fit.noise["training"], max(1.0, rate * step_size), PartedPlan, **own)
+    own = {"l2_bound": training.gradient_bound, "part_batch_sizes": sizes, "part_batch_margin": rate * margin}
+    return plan_of_fit(training, fit.plan, fit.noise["training"], step_size, PartedPlan, **own)
 
 
 # ---- the released model -------------------------------------------------------------------------------------------
@@ -366,14 +368,15 @@ def fit_dpgm_model(rows, settings, fit):
     vae, n_clusters = settings.vae, settings.clusters.n_clusters
     codec, (x, _, likelihood, widths), clusters, _, counts = fit.facts(
         lambda: _release_facts(rows, settings, fit),
-        lambda facts: {"codec": facts[0].to_state(), "centers": facts[3], "counts": facts[4]},
+        lambda facts: {"codec": facts[0].to_state(), "centers": facts[3], **facts[4].to_state()},
         lambda state: _restore_facts(rows, settings, state),
     )
     n_features, n_classes = x.shape[1] - codec.n_classes, max(codec.n_classes, 1)
-    counted = max(1.0, float(counts.sum()))
-    row_count = fit.sample_size(rows, counted)
-    counts = positive_counts(counts, n_clusters).reshape(n_clusters, n_classes)
-    train = training_plan(vae.training, fit, fit.step_size(row_count, counted), counts.sum(axis=1))
+    counted = counts.total
+    row_count = fit.sample_size(rows, counted.value)
+    margin = Count.of_released(0.0, np.zeros(n_classes), counts.noise_sd).most
+    counts = positive_counts(counts.counts, n_clusters).reshape(n_clusters, n_classes)
+    train = training_plan(vae.training, fit, fit.step_size(row_count, counted), counts.sum(axis=1), margin)
     _warn_of_small_clusters(counts.sum(axis=1), vae.training.sampling_rate)
     net = _make_net(
         vae,
@@ -402,7 +405,7 @@ def _release_facts(rows, settings, fit):
     """Make the releases before the training: facts that were not declared, centres of clusters, and their counts.
 
     Returns `codec`; `encoded`: from `encode_rows`; private; `clusters` (n_samples,): private; `centers` (n_clusters,
-    d); `counts` (n_clusters * n_classes,).
+    d); `counts`, ClassCounts: (n_clusters * n_classes,).
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     n_clusters = settings.clusters.n_clusters
@@ -418,7 +421,8 @@ def _release_facts(rows, settings, fit):
         clusters = nearest_centers(x[:, :n_features], centers, features)
     cells = clusters if classes is None else np.where(classes >= 0, clusters * n_classes + classes, -1)
     counted = histogram(cells, n_clusters * n_classes, rows.unit_sizes)
-    counts = add_gaussian(counted, noise["counts"], rng, neighboring)
+    released = add_gaussian(counted, noise["counts"], rng, neighboring)
+    counts = ClassCounts(released, noise["counts"] * counted.sensitivity(neighboring))
     return codec, encoded, clusters, centers, counts
 
 
@@ -432,7 +436,7 @@ def _restore_facts(rows, settings, state):
         n_features = encoded[0].shape[1] - codec.n_classes
         features = _random_features(codec, isinstance(rows, FrameRows), n_features, settings.clusters)
         clusters = nearest_centers(encoded[0][:, :n_features], centers, features)
-    return codec, encoded, clusters, centers, state["counts"]
+    return codec, encoded, clusters, centers, ClassCounts.from_state(state)
 
 
 def _random_features(codec, frame, n_features, settings):

@@ -28,6 +28,8 @@ from ..mechanisms import (
     unpack_moments,
     unpack_one_hot_moments,
 )
+from ..mechanisms._gaussian import Count
+from ..mechanisms._moments import CLASS_COUNT_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..utils.blocks import mapped_rows
 from ..utils.callers import warn_user
@@ -64,16 +66,18 @@ class FrameModel(ReleasedModel):
         codec, it says which tables were released. None without two-way tables; NaN of a file of an earlier version,
         which does not say it.
     `ratio`: that of `ClassContrasts` by which two-way tables were measured.
+    `most`: upper bound of the sum of the weights of the rows (see `Count`), for the training of a network alone: no
+        file has it.
     """
 
     def __init__(
         self, codec, latent_model, row_count, mixture=None, net=None, units=None, respent=(), target_model=None,
-        seen=math.nan, ratio=1.0,
+        seen=math.nan, ratio=1.0, most=0.0,
     ):  # fmt: skip
         self.respent, self.target_model = tuple(respent), target_model
         self.seen, self.ratio = seen, ratio
         self.codec, self.latent_model, self.row_count = codec, latent_model, row_count
-        self.mixture, self.net, self.units = mixture, net, units
+        self.mixture, self.net, self.units, self.most = mixture, net, units, most
 
     @property
     def n_latent(self):
@@ -82,8 +86,9 @@ class FrameModel(ReleasedModel):
 
     @property
     def counted(self):
-        """Released sum of the weights of the rows."""
-        return float(self.latent_model.class_counts.sum())
+        """Released sum of the weights of the rows: a Count."""
+        value = float(self.latent_model.class_counts.sum())
+        return Count(value, max(value, self.most))
 
     @property
     def component_weights(self):
@@ -283,9 +288,11 @@ def fit_frame_model(rows, model, fit):
         noise_multiplier = noise_of_mean(both)
     scale = noise_multiplier * tables.sensitivity(neighboring)
     if scores is None:
+        counts, sd = packed[:, 0], plan.noise_sd(scale).count[0]
         latent_model = _fit_to_tables(packed, scale, plan, triples, codec, model, fit)
     else:
         released = unpack_moments(packed, scores.matrix.shape[1], scores.l2_bound)
+        counts, sd = released.count, scale / CLASS_COUNT_WEIGHT
         latent_model = fit_scores(released, scale, scores, fit.stream, **_options(codec, model))
     _warn_of_what_is_lost(codec, latent_model, rows.unlearned, pairs=scores is not None or np.isfinite(seen))
     row_count = fit.sample_size(rows, latent_model.class_counts.sum())
@@ -293,6 +300,7 @@ def fit_frame_model(rows, model, fit):
     measured = 1.0 if plan is None else plan.classes.ratio
     shown = float(seen) if scores is None and np.isfinite(seen) else None
     fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent, seen=shown, ratio=measured)
+    fitted.most = Count.of_released(1.0, counts, sd).most
     if "unit_pairs" in noise:
         fitted.units = release_pairs(rows, fitted, model.units.shared, fit)
     if "target" in noise and "target" not in unspent:

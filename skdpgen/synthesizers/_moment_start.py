@@ -6,11 +6,12 @@ import numpy as np
 
 from ..data.frames import FrameRows
 from ..generators.components import spread_components
+from ..mechanisms._gaussian import Count
 from ..utils.progress import progress_bar
 from ._array_model import ArrayModel, fit_array_model
 from ._checkpoint import codec_of
 from ._frame_model import FrameModel, fit_frame_model
-from ._training import learn_codec, release_class_counts
+from ._training import ClassCounts, learn_codec, release_class_counts
 
 # Rows drawn from the released moments.
 _ROWS = 40_000
@@ -29,7 +30,7 @@ def learn_facts(rows, fit, settings=None, **basis):
     `fit`: one that goes on has these releases from its checkpoint.
     `settings`: of the moments from which the networks start; None: none are released.
     **basis: of images without moments: the cosines of `learn_codec`.
-    Returns `codec`; `counts` (n_classes,): released; ones where nothing had to be counted; `moments`: the model of the
+    Returns `codec`; `counts`, ClassCounts: released; ones where nothing had to be counted; `moments`: the model of the
         released moments.
     """
     return fit.facts(
@@ -51,9 +52,10 @@ def _release_counts(rows, fit, basis):
 def _release_moments(rows, fit, settings):
     if isinstance(rows, FrameRows):
         moments = fit_frame_model(rows, settings, fit)
-        return moments.codec, np.maximum(moments.latent_model.class_counts, 0.0), moments
+        counts = np.maximum(moments.latent_model.class_counts, 0.0)
+        return moments.codec, ClassCounts(counts, 0.0), moments
     moments = fit_array_model(rows, settings, fit)
-    return moments.codec, moments.counted * moments.class_ratio, moments
+    return moments.codec, ClassCounts(moments.counted.value * moments.class_ratio, 0.0), moments
 
 
 def model_of(state):
@@ -63,27 +65,37 @@ def model_of(state):
 
 def _facts_state(codec, counts, moments):
     """What a checkpoint holds of the releases before the training; `moments` may be None."""
-    own = {"codec": codec.to_state()} if moments is None else {"moments": moments.to_state()}
-    return {"counts": counts, **own}
+    own = {"codec": codec.to_state()} if moments is None else {"moments": moments_state(moments)}
+    return {**counts.to_state(), **own}
 
 
 def _restore_facts(rows, state):
     """The codec, the counts and the model of the moments, or None, by the releases in a checkpoint."""
-    moments = None
+    counts = ClassCounts.from_state(state)
     if "moments" in state:
-        moments = model_of(state["moments"])
-    codec = codec_of(state["codec"]) if moments is None else moments.codec
+        moments = restore_moments(rows, state["moments"])
+        return moments.codec, counts, moments
+    codec = codec_of(state["codec"])
     rows.follow(codec)
-    return codec, state["counts"], moments
+    return codec, counts, None
+
+
+def moments_state(model):
+    """What a checkpoint holds of the model of the moments: what its file does, and the count for the training."""
+    return {**model.to_state(), "counted": list(model.counted)}
 
 
 def restore_moments(rows, state):
-    """The model of the moments, by the releases in a checkpoint, with what P3GM divides its steps by."""
+    """The model of the moments, by the releases in a checkpoint (see `moments_state`)."""
     state = dict(state)
-    counted = state.pop("counted", None)  # no model file has it
+    counted = state.pop("counted", None)
     model = model_of(state)
-    if model.kind == "array" and counted is not None:
-        model.counted = counted
+    if counted is not None:
+        value, most = counted if isinstance(counted, list) else (counted, counted)  # of an earlier version
+        if model.kind == "array":
+            model.counted = Count(value, most)
+        else:
+            model.most = most
     rows.follow(model.codec)
     return model
 

@@ -25,7 +25,7 @@ from ._array_model import fit_array_model
 from ._base import TRAINING_CONSTRAINTS, LatentTransformerMixin
 from ._frame_model import fit_frame_model
 from ._moment_base import MOMENT_CONSTRAINTS, BaseMomentSynthesizer
-from ._moment_start import restore_moments
+from ._moment_start import moments_state, restore_moments
 from ._p3gm_decoder import check_decoder, choose_decoder, decoder_settings, train_network
 from ._phases import MomentSettings, moment_split
 from ._training import resolve_sampling
@@ -328,7 +328,7 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         """Release the moments; the sums of DP-EM; the steps of DP-SGD: each if the model has that phase."""
         model = fit.facts(
             lambda: _release_moments(rows, settings, fit),
-            lambda found: {**found.to_state(), "counted": float(found.counted)},
+            moments_state,
             lambda state: restore_moments(rows, state),
         )
         if settings.features is not None:

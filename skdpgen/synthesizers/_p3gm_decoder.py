@@ -237,12 +237,12 @@ def train_network(rows, model, decoder, fit):
         model.generator = _train_in_place(rows, model, decoder, fit)
 
 
-def decoder_plan(training, fit, row_count):
+def decoder_plan(training, fit, model):
     """The DP-SGD plan of a charged fit; its denominator, of rows or of units that count 1, is public or released."""
     from ..dpsgd._plan import plan_of_fit
 
-    expected = max(1.0, training.sampling_rate * row_count)
-    return fit.cover(plan_of_fit(training, fit.plan, fit.noise["decoder"], expected, l2_bound=training.gradient_bound))
+    size = fit.step_size(model.row_count, model.counted)
+    return fit.cover(plan_of_fit(training, fit.plan, fit.noise["decoder"], size, l2_bound=training.gradient_bound))
 
 
 def _train_in_place(rows, model, decoder, fit):
@@ -253,7 +253,7 @@ def _train_in_place(rows, model, decoder, fit):
     space, mixture = _latents(model)
     return train_decoder(
         x,
-        decoder_plan(decoder.training, fit, fit.step_size(model.row_count, model.counted)),
+        decoder_plan(decoder.training, fit, model),
         space,
         mixture,
         decoder=decoder,
@@ -309,7 +309,7 @@ def _train_refinement(x, rows, model, decoder, fit, released, n_labels):
     """Train a network that refines on encoded rows; return its layers, and the source of the noise."""
     from ..nn._networks import layers_of_mlp
 
-    plan = decoder_plan(decoder.training, fit, fit.step_size(model.row_count, model.counted))
+    plan = decoder_plan(decoder.training, fit, model)
     net = _make_refinement(model.kind, decoder, plan, fit.progress_text, **released, n_labels=n_labels)
     net.fit_file = fit.checkpoint
     net.initialize()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -12,6 +13,7 @@ from .._types import UnitRelation
 from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..mechanisms import add_gaussian, histogram
+from ..mechanisms._gaussian import Count
 from ..utils.progress import shows_bars
 from ._phases import COUNT_SHARE, remaining_share
 
@@ -185,28 +187,52 @@ def release_class_counts(codec, n_rows, classes, fit, unit_sizes=None):
     `classes` (n_rows,): codes of the classes; private.
     `unit_sizes` (n_rows,): where units count 1, the number of rows used of the unit of each row; a row then counts
         about one over it.
-    Returns an array of shape (n_classes,), or (1,) without classes.
+    Returns ClassCounts: of shape (1,) without classes.
     """
     if "counts" not in fit.noise:
-        return np.ones(1)
+        return ClassCounts(np.ones(1), 0.0)
     cells = np.zeros(n_rows, dtype=np.int64) if classes is None else classes
     counts = histogram(cells, max(codec.n_classes, 1), unit_sizes)
-    return add_gaussian(counts, fit.noise["counts"], fit.rng, fit.neighboring)
+    released = add_gaussian(counts, fit.noise["counts"], fit.rng, fit.neighboring)
+    return ClassCounts(released, fit.noise["counts"] * counts.sensitivity(fit.neighboring))
+
+
+class ClassCounts(NamedTuple):
+    """Released counts of the classes, and the standard deviation of the noise on each."""
+
+    counts: np.ndarray  # (n_classes,)
+    noise_sd: float
+
+    @property
+    def total(self):
+        """The sum of the counts, at least 1."""
+        return Count.of_released(max(1.0, float(self.counts.sum())), self.counts, self.noise_sd)
+
+    def to_state(self):
+        """Plain values for a checkpoint."""
+        return self._asdict()
+
+    @classmethod
+    def from_state(cls, state):
+        """Rebuild from `to_state`; checkpoints of earlier versions do not say how large the noise was."""
+        return cls(state["counts"], float(state.get("noise_sd", 0.0)))
 
 
 def sizes_by_counts(counts, rows, fit, moments=None):
-    """Numbers that follow from the released counts of the classes.
+    """Numbers that follow from the released counts of the classes, ClassCounts.
 
     Returns `row_count`: released number of rows, or the public one; that of `moments` where they have it; `weights`
-    (n_classes,): of the classes in a sample: see `positive_counts`; `step_size`: rows, or units where each counts 1, of
-    which `sampling_rate` draws a step.
+    (n_classes,): of the classes in a sample: see `positive_counts`; `step_size`, a Count: rows, or units where each
+    counts 1, of which `sampling_rate` draws a step.
     """
-    counted = max(1.0, float(counts.sum()))
+    counted = counts.total
+    if moments is not None:  # from which the counts were computed
+        counted = counted._replace(most=max(counted.value, moments.counted.most))
     if moments is not None and "row_count" in fit.plan.noise_multipliers:  # released once, with the moments
         row_count = moments.row_count
     else:
-        row_count = fit.sample_size(rows, counted)
-    return row_count, positive_counts(counts), fit.step_size(row_count, counted)
+        row_count = fit.sample_size(rows, counted.value)
+    return row_count, positive_counts(counts.counts), fit.step_size(row_count, counted)
 
 
 def positive_counts(counts, n_parts=1):

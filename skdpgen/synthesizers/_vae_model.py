@@ -136,14 +136,14 @@ def _group_sizes(groups, expected_batch_size):
 def training_plan(settings, fit, step_size):
     """The DP-SGD plan of a charged fit; its denominators are public or released.
 
-    `step_size`: number of rows, or of units where each counts 1 (`ChargedFit.step_size`): public or released. Returns
+    `step_size`: Count of rows, or of units where each counts 1 (`ChargedFit.step_size`): public or released. Returns
     DPSGDPlan, bool: the flag is whether a group may be expected to have as many records as the divergence needs.
     """
     from ..dpsgd import DPSGDPlan, TermwisePlan, WholeBatchPlan
     from ..dpsgd._plan import plan_of_fit
 
     training, groups = settings.training, settings.groups
-    bound, expected, enough = training.gradient_bound, max(1.0, training.sampling_rate * step_size), True
+    bound, expected, enough = training.gradient_bound, max(1.0, training.sampling_rate * step_size.value), True
     if groups is None:
         kind, own = DPSGDPlan, {"l2_bound": bound}
     else:
@@ -156,7 +156,7 @@ def training_plan(settings, fit, step_size):
             if group_bound is None:  # 2 C2/b is this share of C1/B + 2 C2/b
                 group_bound = _GROUP_SHARE / (1 - _GROUP_SHARE) * bound * n_groups / (2 * expected)
             kind, own = TermwisePlan, {"sample_bound": bound, "group_bound": group_bound, "n_groups": n_groups}
-    return plan_of_fit(training, fit.plan, fit.noise["training"], expected, kind, **own), enough
+    return plan_of_fit(training, fit.plan, fit.noise["training"], step_size, kind, least=expected, **own), enough
 
 
 # ---- network ------------------------------------------------------------------------------------------------------
