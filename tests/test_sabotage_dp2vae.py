@@ -56,6 +56,7 @@ POISSON = Claim(subsets.test_poisson_draws_have_the_variance_of_independent_ones
 HIDDEN = Claim(subsets.test_hidden_draws_of_two_steps_are_independent, "one_of_k")
 NO_MORE_VISITS = Claim(subsets.test_the_balanced_schedule_is_public_and_visits_as_often_as_it_is_charged_for, 12, 4, 3)
 VISITS = Claim(subsets.test_the_balanced_schedule_is_public_and_visits_as_often_as_it_is_charged_for, 7, 3, 20)
+PLACES = Claim(training.no_gradient_depends_on_which_other_subsets_are_drawn)
 KEYED = Claim(subsets.test_draws_are_a_function_of_purpose_unit_and_step_alone)
 
 
@@ -219,9 +220,22 @@ MUTANTS = [
         (
             stage_2.clipped_subset_sum,
             (
-                "clip_factors(norms_of($gradients), $plan.clip_norm) * $stack.rows.occupied($part).to($latent.device)",
-                "clip_factors(norms_of($gradients), $plan.clip_norm)",
+                "$stack.rows.occupied($part) & torch.from_numpy($drawn)",
+                "torch.from_numpy($drawn)",
             ),
+        ),
+    ),
+    (
+        "places that depend on the other drawn subsets",
+        [PLACES],
+        (stage_2._passes, ("$plan.mechanism != 'poisson_subsets'", "True")),
+    ),
+    (
+        "as many places as subsets in a pass",
+        [PLACES],
+        (
+            stage_2._passes,
+            after("$part[$taken], $drawn[$taken] = $rest", "$part, $drawn = $part[$drawn], $drawn[$drawn]"),
         ),
     ),
     (
@@ -328,7 +342,7 @@ MUTANTS = [
         (
             _moment_start.release_class_counts,
             before(
-                "return add_gaussian($query, $noise, $rng, $neighboring)",
+                "$released = add_gaussian($query, $noise, $rng, $neighboring)",
                 "add_gaussian(histogram(np.zeros(9, int), 1), 50.0, $rng, $neighboring)",
             ),
         ),

@@ -159,7 +159,10 @@ MUTANTS = [
         (
             FIT,
             EXACT,
-            ("training_plan($training, $fit, $size, $sizes)", "training_plan($training, $fit, $size, exact)"),
+            (
+                "training_plan($training, $fit, $size, $sizes, $margin)",
+                "training_plan($training, $fit, $size, exact, $margin)",
+            ),
         ),
     ),
     (
@@ -169,7 +172,7 @@ MUTANTS = [
             FIT,
             EXACT,
             after(
-                "$train = training_plan($vae.training, $fit, $size, $counts.sum(axis=1))",
+                "$train = training_plan($vae.training, $fit, $size, $counts.sum(axis=1), $margin)",
                 "$counts = exact[:, None]",
             ),
         ),
@@ -187,7 +190,7 @@ MUTANTS = [
             FIT,
             EXACT,
             before(
-                "$train = training_plan($vae.training, $fit, $size, $sizes)",
+                "$train = training_plan($vae.training, $fit, $size, $sizes, $margin)",
                 "rate = $vae.training.sampling_rate * exact.sum() / (len(exact) * exact.max())\n"
                 "$vae = replace($vae, training=replace($vae.training, sampling_rate=rate))",
             ),

@@ -512,7 +512,10 @@ MUTANTS = [
         _ledger("arrays, net"),
         (
             _p3gm_decoder._train_in_place,
-            ("$model.row_count", "len($1.X)"),
+            (
+                "decoder_plan($training, $fit, $model)",
+                "decoder_plan($training, $fit, type('', (), {'row_count': len($1.X), 'counted': $model.counted}))",
+            ),
         ),
     ),
     # private values kept
@@ -542,7 +545,9 @@ MUTANTS = [
         _kept("arrays"),
         (
             _array_model.fit_array_model,
-            after("$latents, $sizes = _release_moments($rows, $codec, $rest)", "$codec.__dict__['rows'] = $rows"),
+            after(
+                "$latents, $sizes, $most = _release_moments($rows, $codec, $rest)", "$codec.__dict__['rows'] = $rows"
+            ),
         ),
     ),
     (
@@ -551,7 +556,7 @@ MUTANTS = [
         (
             _array_model.fit_array_model,
             after(
-                "$latents, $sizes = _release_moments($rows, $codec, $rest)",
+                "$latents, $sizes, $most = _release_moments($rows, $codec, $rest)",
                 "$codec.__dict__['share'] = float(($rows.codes == 0).mean())",
             ),
         ),

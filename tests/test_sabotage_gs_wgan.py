@@ -35,6 +35,7 @@ class _Patched:
 BOUNDED = {r: Claim(test_critics.a_record_turns_the_gradients_of_one_critic_at_all_rows, r) for r in (AR, RO)}
 OWN_CLIP = Claim(test_critics.each_row_has_its_own_clip)
 OTHERS = Claim(test_critics.the_other_critics_stay_as_they_are_to_the_last_bit)
+DRAWN = Claim(test_critics.no_gradient_depends_on_which_other_critics_are_drawn)
 PLACE = Claim(test_critics.the_points_of_a_row_do_not_depend_on_the_other_rows)
 NOTHING = Claim(test_critics.an_empty_subset_and_a_gradient_that_is_not_finite_add_nothing)
 DRAWS = Claim(_Patched(test_critics.what_a_critic_has_learned_does_not_depend_on_the_draws))
@@ -95,6 +96,14 @@ MUTANTS = [
         ),
     ),
     # ---- what critics share
+    (
+        "drawn critics alone in a pass",
+        [DRAWN],
+        (
+            Critics.with_all,
+            ("yield $part, torch.from_numpy($drawn)", "yield $part[$drawn], torch.from_numpy($drawn[$drawn])"),
+        ),
+    ),
     (
         "one loss for all critics",
         [OTHERS],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import numpy as np
@@ -150,11 +151,15 @@ def grey_pixels_over_the_exact_range(patch):
 # ---- other kinds ---------------------------------------------------------------------------------------------------
 def denominator_of_the_exact_row_count(patch):
     rows = _array_rows(patch)
+
+    def replace_count(model, count):
+        return SimpleNamespace(row_count=count, counted=model.counted)
+
     _wrap(
         patch,
         _p3gm_decoder,
         "decoder_plan",
-        lambda f, training, fit, row_count: f(training, fit, float(len(rows[0].X))),
+        lambda f, training, fit, model: f(training, fit, replace_count(model, float(len(rows[0].X)))),
     )
 
 
@@ -377,7 +382,10 @@ def groups_by_the_exact_row_count(patch):
     rows = _array_rows(patch)
 
     _wrap(
-        patch, _vae_model, "training_plan", lambda f, settings, fit, row_count: f(settings, fit, float(len(rows[0].X)))
+        patch,
+        _vae_model,
+        "training_plan",
+        lambda f, settings, fit, count: f(settings, fit, count._replace(value=float(len(rows[0].X)))),
     )
 
 

@@ -208,7 +208,7 @@ MUTANTS = [
         (
             _moment_start._release_moments,
             (
-                "$moments.counted * $moments.class_ratio",
+                "$moments.counted.value * $moments.class_ratio",
                 "np.bincount($1.codes + 1, minlength=$moments.codec.n_classes + 1)[1:].astype(float)",
             ),
         ),

@@ -147,6 +147,16 @@ class Critics:
             gradient = torch.bmm(gradient * slope, weight.mT)
         return gradient if slopes else gradient[:, :, : self.n_columns]
 
+    def with_all(self, units):
+        """Yield the critics that are trained at once, if some of `units` are among them, and which of them are.
+
+        Float32 may round the gradients of a critic by its place. So it has the same place whichever critics are drawn.
+        """
+        for part, *_ in self.parts_:
+            drawn = np.isin(part, units)
+            if drawn.any():
+                yield part, torch.from_numpy(drawn)
+
     @torch.no_grad()
     def gradients(self, units, points):
         """Gradients of the scores of some critics by the columns of generated points; 0 where a subset is empty.
@@ -184,10 +194,10 @@ def clipped_gradient_sum(critics, units, points, plan):
     """
     n_rows = len(points)
     total = torch.zeros(n_rows, critics.n_columns)
-    for part in parts_of(units):
+    for part, drawn in critics.with_all(units):
         gradients = critics.gradients(part, points)
         scale = clip_factors(norms_of([gradients.flatten(0, 1)]), plan.clip_norm / math.sqrt(n_rows))
-        scale = scale.to(gradients.dtype).view(len(part), n_rows, 1)
+        scale = scale.to(gradients.dtype).view(len(part), n_rows, 1) * drawn[:, None, None]
         total += torch.where(scale > 0, gradients * scale, 0.0).sum(0)  # infinity times 0 is no number
     return BoundedSum([total], add_or_remove_one=plan.l2_bound, replace_one=2 * plan.gradient_bound, unit="subset")
 

@@ -26,6 +26,8 @@ from ._networks import LOG_VARIANCES
 
 # Purposes of the keyed stream: what is drawn for one never repeats for another.
 PRETRAIN, QUERY, REFRESH = 0, 2, 4
+# Places of a pass of stage 2 where draws are hidden: with more of them more are free, with fewer there are more passes.
+_PLACES = 16
 # Memory of the encoders trained at once on a CPU, by default: few enough that their parameters stay near its cache, and
 # enough that the time of an operation is not the time to call it.
 _CACHED_BYTES = 96 << 20
@@ -345,27 +347,53 @@ class EncoderStack:
 
 
 def clipped_subset_sum(stack, decoder, weights, units, step, plan, *, chunk):
-    """Sum of the clipped mean gradients of the decoder over subsets: one batched pass for each chunk.
+    """Sum of the clipped mean gradients of the decoder over subsets, many of which are computed at once.
 
     `weights`: parameters of the decoder.
     `units`: the subsets drawn.
-    `chunk`: subsets at once.
+    `chunk`: most subsets at once.
     The value is a list of tensors shaped as `weights`. A record changes one of the terms, from any vector of
         norm ``plan.clip_norm`` to any other, and ``l2_bound`` is what the plan's noise multiplier is a multiple of.
     """
     total = [torch.zeros_like(w) for w in weights]
-    for part in np.array_split(units, max(1, -(-len(units) // chunk))):
-        if not len(part):
-            continue
-        latent, label, x = stack.encode(part, step, decoder, weights)
-        copies = [w.detach().expand(len(part), *w.shape).requires_grad_() for w in weights]
-        decoded = decoder.stacked(copies, latent, label)
-        slope = stack.likelihood.gradient(decoded.detach(), x)
-        gradients = torch.autograd.grad(decoded, copies, slope.div_(stack.size))
-        factor = clip_factors(norms_of(gradients), plan.clip_norm) * stack.rows.occupied(part).to(latent.device)
+    for part, drawn in _passes(units, plan, chunk):
+        gradients = _mean_gradients(stack, decoder, weights, part, step)
+        counts = stack.rows.occupied(part) & torch.from_numpy(drawn)
+        factor = clip_factors(norms_of(gradients), plan.clip_norm) * counts.to(stack.device)
         for whole, piece in zip(total, scaled(gradients, factor)):
             whole += piece.sum(0)
     return BoundedSum(total, add_or_remove_one=plan.l2_bound, replace_one=2 * plan.gradient_bound, unit="subset")
+
+
+def _passes(units, plan, chunk):
+    """Subsets that are computed at once, and which of them were drawn.
+
+    Float32 may round the gradient of a subset by its place in a pass and by the number of places. Where draws are
+    hidden, no other drawn subset may change either: a subset has a fixed place, in passes of one size. If several of
+    one place are drawn, they take several passes. Free places are computed too, with a subset that counts nothing.
+    """
+    if plan.mechanism != "poisson_subsets":  # the draws are public, or one subset is drawn
+        for part in np.array_split(units, max(1, -(-len(units) // chunk))):
+            if len(part):
+                yield part, np.ones(len(part), dtype=bool)
+        return
+    n_places = min(chunk, _PLACES)
+    places = units % n_places
+    while len(units):
+        taken, first = np.unique(places, return_index=True)
+        part, drawn = np.zeros(n_places, dtype=np.int64), np.zeros(n_places, dtype=bool)
+        part[taken], drawn[taken] = units[first], True
+        yield part, drawn
+        units, places = np.delete(units, first), np.delete(places, first)
+
+
+def _mean_gradients(stack, decoder, weights, units, step):
+    """Gradients of the decoder by its weights, each the mean over a batch of one of the subsets `units`."""
+    latent, label, x = stack.encode(units, step, decoder, weights)
+    copies = [w.detach().expand(len(units), *w.shape).requires_grad_() for w in weights]
+    decoded = decoder.stacked(copies, latent, label)
+    slope = stack.likelihood.gradient(decoded.detach(), x)
+    return torch.autograd.grad(decoded, copies, slope.div_(stack.size))
 
 
 def train_decoder(

@@ -421,9 +421,9 @@ def _release_facts(rows, settings, fit):
         clusters = nearest_centers(x[:, :n_features], centers, features)
     cells = clusters if classes is None else np.where(classes >= 0, clusters * n_classes + classes, -1)
     counted = histogram(cells, n_clusters * n_classes, rows.unit_sizes)
-    released = add_gaussian(counted, noise["counts"], rng, neighboring)
-    counts = ClassCounts(released, noise["counts"] * counted.sensitivity(neighboring))
-    return codec, encoded, clusters, centers, counts
+    of_counts = noise["counts"]
+    released = add_gaussian(counted, of_counts, rng, neighboring)
+    return codec, encoded, clusters, centers, ClassCounts(released, of_counts * counted.sensitivity(neighboring))
 
 
 def _restore_facts(rows, settings, state):

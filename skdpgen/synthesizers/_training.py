@@ -192,9 +192,9 @@ def release_class_counts(codec, n_rows, classes, fit, unit_sizes=None):
     if "counts" not in fit.noise:
         return ClassCounts(np.ones(1), 0.0)
     cells = np.zeros(n_rows, dtype=np.int64) if classes is None else classes
-    counts = histogram(cells, max(codec.n_classes, 1), unit_sizes)
-    released = add_gaussian(counts, fit.noise["counts"], fit.rng, fit.neighboring)
-    return ClassCounts(released, fit.noise["counts"] * counts.sensitivity(fit.neighboring))
+    counts, noise = histogram(cells, max(codec.n_classes, 1), unit_sizes), fit.noise["counts"]
+    released = add_gaussian(counts, noise, fit.rng, fit.neighboring)
+    return ClassCounts(released, noise * counts.sensitivity(fit.neighboring))
 
 
 class ClassCounts(NamedTuple):

@@ -131,6 +131,30 @@ def test_the_other_critics_stay_as_they_are_to_the_last_bit(monkeypatch, loss):
     the_other_critics_stay_as_they_are_to_the_last_bit(loss)
 
 
+def no_gradient_depends_on_which_other_critics_are_drawn():
+    rng, k = np.random.default_rng(0), 30
+    rows = SubsetRows(rng.normal(size=(3 * k, WIDTH)).astype(np.float32), np.zeros(3 * k, dtype=np.int64), 0,
+                      np.repeat(np.arange(k), 3), k)  # fmt: skip
+    critics = Critics(rows, WIDTH, 1.0, CriticTraining((101, 5), 1e-3, 10.0, 2, 1, 1), bytes(range(16)), 0)
+    critics.weights_ = [w + 0.1 * torch.randn_like(w) for w in critics.weights_]
+    points, seen = torch.randn(5, WIDTH), {}
+    for _ in range(12):
+        units = np.flatnonzero(rng.random(k) < 0.4)
+        counted = []
+        for part, drawn in critics.with_all(units):
+            gradients = critics.gradients(part, points)
+            for i in np.flatnonzero(drawn):
+                counted.append(part[i])
+                assert torch.equal(seen.setdefault(part[i], gradients[i]), gradients[i]), "rounded by the other critics"
+        assert counted == units.tolist()
+
+
+@pytest.mark.parametrize("at_once", [256, 7])
+def test_no_gradient_depends_on_which_other_critics_are_drawn(monkeypatch, at_once):
+    monkeypatch.setattr(_critics, "_AT_ONCE", at_once)
+    no_gradient_depends_on_which_other_critics_are_drawn()
+
+
 def the_points_of_a_row_do_not_depend_on_the_other_rows():
     """BLAS may round the rows of a last, short block otherwise: one row more would then move the critics of many."""
     basis = lowpass_basis((8, 8), 4)

@@ -20,6 +20,8 @@ from skdpgen.nn._dp2vae_training import (
     EncoderTraining,
     StackableNet,
     SubsetRows,
+    _mean_gradients,
+    _passes,
     clipped_subset_sum,
     pretrain_encoders,
     round_robin,
@@ -177,6 +179,44 @@ def test_all_drawn_subsets_in_one_pass_are_the_sum_of_single_ones_clipped_by_han
         total += gradient * min(1.0, plan.clip_norm / float(gradient.norm()))
     for chunk in (1, 2, 5):
         torch.testing.assert_close(_flat(_sum(stack, [0, 3, 4], plan, chunk=chunk)), total, rtol=1e-4, atol=1e-6)
+
+
+# Widths that are no multiples of the width of a register: float32 rounds products of theirs by their place in a batch.
+ODD = {"n_features": 7, "n_hidden": 101, "batch_size": 2}
+
+
+def no_gradient_depends_on_which_other_subsets_are_drawn(policy="stateless"):
+    rng, k = np.random.default_rng(0), 60
+    torch.manual_seed(0)
+    encoder, decoder = (
+        make("mlp", ODD["n_features"], N_CLASSES, LATENT, n_hidden=ODD["n_hidden"])
+        for make in (make_encoder, make_decoder)
+    )
+    rows = SubsetRows(
+        rng.random((3 * k, ODD["n_features"]), dtype=np.float32),
+        rng.integers(N_CLASSES, size=3 * k), N_CLASSES, np.repeat(np.arange(k), 3), k,
+    )  # fmt: skip
+    parameters = [0.2 * torch.randn(k, *p.shape) for p in encoder.parameters()]
+    training = _training(batch_size=ODD["batch_size"])
+    stack = EncoderStack(encoder, parameters, rows, BERNOULLI, training, policy=policy)
+    net, weights = StackableNet(decoder), [p.detach() for p in decoder.parameters()]
+    plan, seen = SubsetPlan(k, 10, 1.0, per_step=20, encoder_update=policy), {}
+    for _ in range(12):
+        units = np.flatnonzero(rng.random(k) < 0.4)
+        counted = []
+        for part, drawn in _passes(units, plan, chunk=30):
+            gradients = _mean_gradients(stack, net, weights, part, 0)
+            for i in np.flatnonzero(drawn):
+                counted.append(part[i])
+                first = seen.setdefault(part[i], [g[i] for g in gradients])
+                assert all(torch.equal(one, g[i]) for one, g in zip(first, gradients)), "rounded by the other subsets"
+        assert sorted(counted) == units.tolist()
+    assert len(seen) == k
+
+
+@pytest.mark.parametrize("policy", ["stateless", "frozen"])
+def test_no_gradient_depends_on_which_other_subsets_are_drawn(policy):
+    no_gradient_depends_on_which_other_subsets_are_drawn(policy)
 
 
 # ---- state --------------------------------------------------------------------------------------------------------
