@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from skdpgen.data.arrays import ArrayCodec, lowpass_basis
 from skdpgen.data.scaling import RowScaling, _norms, learn_norm_bound
-from skdpgen.mechanisms import class_moments, exact_value
+from skdpgen.mechanisms import class_first_moments, class_moments, exact_value, lattice_rows
 from skdpgen.synthesizers._dp_merf import RandomFeatures
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.blocks import exact_product, map_blocks
@@ -36,6 +38,36 @@ def test_a_joining_row_moves_projected_moments_by_its_own_contribution_alone(n, 
     moved = class_moments(X, codes, 3, **query).value - class_moments(X[:n], codes[:n], 3, **query).value
     alone = class_moments(X[n:], codes[n:], 3, **query).value
     np.testing.assert_array_equal(moved, alone)
+
+
+@pytest.mark.parametrize("d", [1, 5, 784, 4096, 4097, 9216, 20_000])
+def a_norm_is_one_function_of_its_row(d):
+    rows = np.random.default_rng(0).normal(size=(40, d))
+    beside = lattice_rows(rows, 1.0, None)
+    for number, row in enumerate(rows):
+        np.testing.assert_array_equal(lattice_rows(row[None], 1.0, None)[0], beside[number])
+
+
+test_a_norm_is_one_function_of_its_row = a_norm_is_one_function_of_its_row
+
+
+def test_norms_do_not_follow_the_layout_of_the_rows():
+    """A frame of one dtype lies column by column; the last block of its rows, which is padded, does not."""
+    X = np.random.default_rng(0).normal(size=(5000, 30))
+    scaling = RowScaling(np.full(30, -5.0), np.full(30, 5.0), 1.0)
+    np.testing.assert_array_equal(_norms(np.asfortranarray(X), scaling, None), _norms(X, scaling, None))
+
+
+def test_a_second_row_of_a_class_leaves_the_steps_of_the_first():
+    """Rows whose clipped values lie on the edge of a step of the lattice, to the last bit."""
+    d, rest, step = 9216, 4608, 2.0**-18
+    edge, limit = 2000 * step, 1 - 1e-12 - d * 2.0**-52
+    for seed, ulps in itertools.product(range(14), range(-8, 9)):
+        row = np.random.default_rng(seed).normal(size=d) / 10
+        row[:rest] = edge * (row[rest:] @ row[rest:] / (limit**2 - rest * edge**2)) ** 0.5 * (1 + ulps * 2.0**-52)
+        X, codes = np.stack([row, np.eye(d)[0]]), np.zeros(2, dtype=np.int64)
+        moved = class_first_moments(X, codes, 1).value - class_first_moments(X[:1], codes[:1], 1).value
+        np.testing.assert_array_equal(moved, class_first_moments(X[1:], codes[1:], 1).value)
 
 
 def test_unpadded_blocks_would_be_seen(rng):
