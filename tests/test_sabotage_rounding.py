@@ -15,6 +15,7 @@ from skdpgen.accounting import _calibration
 from skdpgen.data import image_poses
 from skdpgen.dpsgd import _plan
 from skdpgen.mechanisms import _gaussian
+from skdpgen.mixture import _em
 from skdpgen.model_selection import PrivateSearchCV
 from skdpgen.synthesizers import DP2VAESynthesizer
 from skdpgen.synthesizers._gs_wgan import GradientReleases
@@ -27,6 +28,7 @@ REFUSED = {
 }
 SEARCH = Claim(test_noise_of_steps.noise_of_a_candidate_that_is_too_large_is_refused_before_the_charge)
 POSES = Claim(test_image_poses.test_no_bit_of_an_upright_image_depends_on_other_images, 1)
+WHITENED = Claim(test_scaling_blocks.whitened_rows_of_em_follow_no_order_of_addition, 30)
 NORMS = Claim(test_scaling_blocks.a_norm_is_one_function_of_its_row, 9216)
 PRODUCT = Claim(test_scaling_blocks.an_exact_product_of_many_terms_is_one_function_of_each_row)
 
@@ -97,6 +99,11 @@ MUTANTS = [
             ("range(0, $rows.shape[1], _NORM_COLUMNS)", "range(1)"),
             ("$first + _NORM_COLUMNS", "None"),
         ),
+    ),
+    (
+        "responsibilities by a product that is rounded",
+        [WHITENED],
+        (_em.dp_em, ("exact_product($rows / $radius, $matrix * $radius)", "$rows @ $matrix")),
     ),
     (
         "entries of any size in an exact product",

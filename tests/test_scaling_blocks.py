@@ -10,6 +10,7 @@ import pytest
 from skdpgen.data.arrays import ArrayCodec, lowpass_basis
 from skdpgen.data.scaling import RowScaling, _norms, learn_norm_bound
 from skdpgen.mechanisms import class_first_moments, class_moments, exact_value, lattice_rows
+from skdpgen.mixture import GaussianMixtureParameters, dp_em
 from skdpgen.synthesizers._dp_merf import RandomFeatures
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.blocks import exact_product, map_blocks
@@ -68,6 +69,48 @@ def test_a_second_row_of_a_class_leaves_the_steps_of_the_first():
         X, codes = np.stack([row, np.eye(d)[0]]), np.zeros(2, dtype=np.int64)
         moved = class_first_moments(X, codes, 1).value - class_first_moments(X[:1], codes[:1], 1).value
         np.testing.assert_array_equal(moved, class_first_moments(X[1:], codes[1:], 1).value)
+
+
+class _Watched(GaussianMixtureParameters):
+    """A mixture that keeps how EM computes the responsibilities of rows under it."""
+
+    def responsibilities(self, X, **how):
+        self.__dict__["how"] = how
+        return super().responsibilities(X, **how)
+
+
+def whitened_rows_of_em_follow_no_order_of_addition(d):
+    rng = np.random.default_rng(0)
+    rows, spread = rng.normal(size=(200, d)), rng.normal(size=(2, d, 2 * d))
+    start = _Watched(np.full(2, 0.5), rng.normal(size=(2, d)) / d, spread @ spread.transpose(0, 2, 1), "full")
+    with seeded_noise(quiet=True):
+        how = {"noise_multiplier": 1.0, "rng": make_noise_generator(), "neighboring": "add_or_remove_one"}
+        dp_em(rows, start, n_iter=1, radius=3.0, **how)
+    product, matrix = start.how["product"], start._whitening[0][0].T
+    rows *= 3 / np.linalg.norm(rows, axis=1, keepdims=True)
+    found = product(rows, matrix)
+    np.testing.assert_array_equal(product(rows[:, ::-1], matrix[::-1]), found)
+    np.testing.assert_allclose(found, rows @ matrix, atol=1e-4 * np.abs(matrix).max())
+
+
+test_whitened_rows_of_em_follow_no_order_of_addition = pytest.mark.parametrize("d", [3, 30, 300])(
+    whitened_rows_of_em_follow_no_order_of_addition
+)
+
+
+@pytest.mark.parametrize("d", [60, 197])
+def test_the_place_of_a_row_leaves_its_responsibilities(d):
+    """BLAS takes another kernel for the last rows of some blocks, also of blocks of one shape."""
+    rng = np.random.default_rng(0)
+    rows, spread = rng.normal(size=(8192, d)) / 20, rng.normal(size=(2, d, 2 * d)) / 10 / (2 * d) ** 0.5
+    start = _Watched(np.full(2, 0.5), rng.normal(size=(2, d)) / 100, spread @ spread.transpose(0, 2, 1), "full")
+    with seeded_noise(quiet=True):
+        how = {"noise_multiplier": 1.0, "rng": make_noise_generator(), "neighboring": "add_or_remove_one"}
+        dp_em(rows, start, n_iter=1, **how)
+    found = start.responsibilities(rows, **start.how)
+    for places in range(8, 200, 8):  # the last rows of a block are other ones each time
+        rolled = start.responsibilities(np.roll(rows, places, axis=0), **start.how)
+        np.testing.assert_array_equal(np.roll(rolled, -places, axis=0), found)
 
 
 def test_unpadded_blocks_would_be_seen(rng):
