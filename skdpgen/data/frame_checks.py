@@ -107,22 +107,28 @@ def _check_text(chunk, schema):
 def _check_large_codes(chunk, schema):
     """Refuse categories that are floats of 2**53 or more, each of which is one number for several integers.
 
-    One missing value makes floats of all integers of its chunk, and would so change the categories of all other rows.
+    One missing value makes floats of all integers of its chunk, and one text makes texts of them, which are read as
+    floats: it would so change the categories of all other rows.
     """
     for column in schema.columns:
         if not isinstance(column, Categorical):
             continue
         values = chunk[column.name].dropna()
         values = values.dtype.categories if isinstance(values.dtype, pd.CategoricalDtype) else values
-        if infer_dtype(values, skipna=True) not in ("floating", "mixed-integer-float"):
+        kind = infer_dtype(values, skipna=True)
+        if kind == "string" and declared_family(column) == "number":
+            floats = pd.to_numeric(values.unique(), errors="coerce")
+        elif kind in ("floating", "mixed-integer-float"):
+            floats = values
+        else:
             continue
-        of_objects = pd.api.types.is_object_dtype(values.dtype)
-        if bits := inexact_bits(values.to_numpy(dtype=object if of_objects else np.float64)):
+        of_objects = pd.api.types.is_object_dtype(floats.dtype)
+        if bits := inexact_bits(pd.Series(floats).to_numpy(object if of_objects else np.float64, na_value=np.nan)):
             raise SchemaError(
-                f"column {column.name!r} holds floats of 2**{bits} or more in a chunk, which are one number for "
-                "several integers: a missing value may have made floats of the integers of the chunk. Give it one "
-                f"dtype in all chunks, as by dtype={{{column.name!r}: 'Int64'}} or str of pandas.read_csv; nothing was "
-                "charged"
+                f"column {column.name!r} holds floats of 2**{bits} or more in a chunk, or texts of such numbers. Each "
+                "is one number for several integers: a missing value or a text may have made floats or texts of the "
+                f"integers of the chunk. Give it one dtype in all chunks, as by dtype={{{column.name!r}: 'Int64'}} of "
+                "pandas.read_csv, or declare its categories as text and read them as str; nothing was charged"
             )
 
 
