@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_dp_pca
 import test_image_poses
 import test_noise_and_plan
 import test_noise_of_steps
@@ -13,7 +14,10 @@ from _sabotage import Claim, assert_caught, mutant_ids
 from skdpgen._base import PrivateEstimator
 from skdpgen.accounting import _calibration
 from skdpgen.data import image_poses
+from skdpgen.decomposition import PrincipalComponents
 from skdpgen.dpsgd import _plan
+from skdpgen.mechanisms import _gaussian
+from skdpgen.mixture import _em
 from skdpgen.model_selection import PrivateSearchCV
 from skdpgen.synthesizers import DP2VAESynthesizer
 from skdpgen.synthesizers._gs_wgan import GradientReleases
@@ -26,6 +30,9 @@ REFUSED = {
 }
 SEARCH = Claim(test_noise_of_steps.noise_of_a_candidate_that_is_too_large_is_refused_before_the_charge)
 POSES = Claim(test_image_poses.test_no_bit_of_an_upright_image_depends_on_other_images, 1)
+WHITENED = Claim(test_scaling_blocks.whitened_rows_of_em_follow_no_order_of_addition, 30)
+PROJECTED = Claim(test_dp_pca.projected_rows_follow_no_order_of_addition)
+NORMS = Claim(test_scaling_blocks.a_norm_is_one_function_of_its_row, 9216)
 PRODUCT = Claim(test_scaling_blocks.an_exact_product_of_many_terms_is_one_function_of_each_row)
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
@@ -86,6 +93,28 @@ MUTANTS = [
         "products of any number of terms in one sum",
         [PRODUCT],
         (blocks.exact_product, ("$rows[:, :_TERMS] @ $m[:_TERMS]", "$rows @ $m"), ("range($a, $b, $c)", "()")),
+    ),
+    (
+        "squares of all columns added at once",
+        [NORMS],
+        (
+            _gaussian.row_norms,
+            ("range(0, $rows.shape[1], _NORM_COLUMNS)", "range(1)"),
+            ("$first + _NORM_COLUMNS", "None"),
+        ),
+    ),
+    (
+        "responsibilities by a product that is rounded",
+        [WHITENED],
+        (_em.dp_em, ("exact_product($rows / $radius, $matrix * $radius)", "$rows @ $matrix")),
+    ),
+    (
+        "projected rows by a product that is rounded",
+        [PROJECTED],
+        (
+            PrincipalComponents.project,
+            ("finer_product(($rows - $offset) / $scale, $m)", "($rows - $offset) / $scale @ $m"),
+        ),
     ),
     (
         "entries of any size in an exact product",

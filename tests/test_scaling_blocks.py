@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from skdpgen.data.arrays import ArrayCodec, lowpass_basis
 from skdpgen.data.scaling import RowScaling, _norms, learn_norm_bound
-from skdpgen.mechanisms import class_moments, exact_value
+from skdpgen.mechanisms import class_first_moments, class_moments, exact_value, lattice_rows
+from skdpgen.mixture import GaussianMixtureParameters, dp_em
 from skdpgen.synthesizers._dp_merf import RandomFeatures
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.blocks import exact_product, map_blocks
@@ -36,6 +39,78 @@ def test_a_joining_row_moves_projected_moments_by_its_own_contribution_alone(n, 
     moved = class_moments(X, codes, 3, **query).value - class_moments(X[:n], codes[:n], 3, **query).value
     alone = class_moments(X[n:], codes[n:], 3, **query).value
     np.testing.assert_array_equal(moved, alone)
+
+
+@pytest.mark.parametrize("d", [1, 5, 784, 4096, 4097, 9216, 20_000])
+def a_norm_is_one_function_of_its_row(d):
+    rows = np.random.default_rng(0).normal(size=(40, d))
+    beside = lattice_rows(rows, 1.0, None)
+    for number, row in enumerate(rows):
+        np.testing.assert_array_equal(lattice_rows(row[None], 1.0, None)[0], beside[number])
+
+
+test_a_norm_is_one_function_of_its_row = a_norm_is_one_function_of_its_row
+
+
+def test_norms_do_not_follow_the_layout_of_the_rows():
+    """A frame of one dtype lies column by column; the last block of its rows, which is padded, does not."""
+    X = np.random.default_rng(0).normal(size=(5000, 30))
+    scaling = RowScaling(np.full(30, -5.0), np.full(30, 5.0), 1.0)
+    np.testing.assert_array_equal(_norms(np.asfortranarray(X), scaling, None), _norms(X, scaling, None))
+
+
+def test_a_second_row_of_a_class_leaves_the_steps_of_the_first():
+    """Rows whose clipped values lie on the edge of a step of the lattice, to the last bit."""
+    d, rest, step = 9216, 4608, 2.0**-18
+    edge, limit = 2000 * step, 1 - 1e-12 - d * 2.0**-52
+    for seed, ulps in itertools.product((2, 5, 9, 13), range(-8, 9)):
+        row = np.random.default_rng(seed).normal(size=d) / 10
+        row[:rest] = edge * (row[rest:] @ row[rest:] / (limit**2 - rest * edge**2)) ** 0.5 * (1 + ulps * 2.0**-52)
+        X, codes = np.stack([row, np.eye(d)[0]]), np.zeros(2, dtype=np.int64)
+        moved = class_first_moments(X, codes, 1).value - class_first_moments(X[:1], codes[:1], 1).value
+        np.testing.assert_array_equal(moved, class_first_moments(X[1:], codes[1:], 1).value)
+
+
+class _Watched(GaussianMixtureParameters):
+    """A mixture that keeps how EM computes the responsibilities of rows under it."""
+
+    def responsibilities(self, X, **how):
+        self.__dict__["how"] = how
+        return super().responsibilities(X, **how)
+
+
+def whitened_rows_of_em_follow_no_order_of_addition(d):
+    rng = np.random.default_rng(0)
+    rows, spread = rng.normal(size=(200, d)), rng.normal(size=(2, d, 2 * d))
+    start = _Watched(np.full(2, 0.5), rng.normal(size=(2, d)) / d, spread @ spread.transpose(0, 2, 1), "full")
+    with seeded_noise(quiet=True):
+        how = {"noise_multiplier": 1.0, "rng": make_noise_generator(), "neighboring": "add_or_remove_one"}
+        dp_em(rows, start, n_iter=1, radius=3.0, **how)
+    product, matrix = start.how["product"], start._whitening[0][0].T
+    rows *= 3 / np.linalg.norm(rows, axis=1, keepdims=True)
+    found = product(rows, matrix)
+    np.testing.assert_array_equal(product(rows[:, ::-1], matrix[::-1]), found)
+    np.testing.assert_allclose(found, rows @ matrix, atol=1e-4 * np.abs(matrix).max())
+
+
+test_whitened_rows_of_em_follow_no_order_of_addition = pytest.mark.parametrize("d", [3, 30, 300])(
+    whitened_rows_of_em_follow_no_order_of_addition
+)
+
+
+@pytest.mark.parametrize("d", [60, 197])
+def test_the_place_of_a_row_leaves_its_responsibilities(d):
+    """BLAS takes another kernel for the last rows of some blocks, also of blocks of one shape."""
+    rng = np.random.default_rng(0)
+    rows, spread = rng.normal(size=(8192, d)) / 20, rng.normal(size=(2, d, 2 * d)) / 10 / (2 * d) ** 0.5
+    start = _Watched(np.full(2, 0.5), rng.normal(size=(2, d)) / 100, spread @ spread.transpose(0, 2, 1), "full")
+    with seeded_noise(quiet=True):
+        how = {"noise_multiplier": 1.0, "rng": make_noise_generator(), "neighboring": "add_or_remove_one"}
+        dp_em(rows, start, n_iter=1, **how)
+    found = start.responsibilities(rows, **start.how)
+    for places in range(8, 200, 8):  # the last rows of a block are other ones each time
+        rolled = start.responsibilities(np.roll(rows, places, axis=0), **start.how)
+        np.testing.assert_array_equal(np.roll(rolled, -places, axis=0), found)
 
 
 def test_unpadded_blocks_would_be_seen(rng):

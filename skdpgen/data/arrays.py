@@ -14,6 +14,7 @@ from scipy.linalg import block_diag
 from ..accounting import Phase
 from ..exceptions import InvalidInputError
 from ..mechanisms import total
+from ..mechanisms._gaussian import row_norms
 from ..tabular import sample_levels
 from ..utils.blocks import exact_product, map_blocks
 from ..utils.callers import warn_user
@@ -368,8 +369,7 @@ class ArrayRows:
         """Distance of each encoded row from the center of its class; of the first class, for a row of no class."""
         norms = np.empty(len(self.X))
         for part, rows in map_blocks(codec.encode, self.X):
-            gaps = np.ascontiguousarray(rows - centers[np.maximum(self.codes[part], 0)])
-            norms[part] = np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
+            norms[part] = row_norms(rows - centers[np.maximum(self.codes[part], 0)])
         return norms
 
     def grey_pixels(self, codec):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from numbers import Real
 
+import numpy as np
 import pandas as pd
 from pandas.api.types import infer_dtype
 
@@ -17,7 +18,7 @@ from ..tabular._formats import form_of, type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers
 from ..utils.callers import warn_user
-from ..utils.categories import family
+from ..utils.categories import family, inexact_bits
 from ..utils.printing import listed
 from ..utils.table_checks import is_missing
 from ..utils.validation import Interval, python_value
@@ -37,6 +38,7 @@ def check_chunk(chunk, schema, on_invalid, whole, apart, construction, condition
     chunk = validate_frame(chunk, schema, on_invalid)
     if apart:
         _check_text(chunk, schema)
+        _check_large_codes(chunk, schema)
     if construction is not None:
         validate_frame(construction.encode(chunk, on_invalid), construction.seen)
     if on_invalid == "raise":
@@ -99,6 +101,34 @@ def _check_text(chunk, schema):
             raise SchemaError(
                 f"column {column.name!r} holds {wanted}s in the schema and something else in a chunk, which no longer "
                 "shows how the values were written: give it one dtype in all chunks, as by dtype= of pandas.read_csv"
+            )
+
+
+def _check_large_codes(chunk, schema):
+    """Refuse categories that are floats of 2**53 or more, each of which is one number for several integers.
+
+    One missing value makes floats of all integers of its chunk, and one text makes texts of them, which are read as
+    floats: it would so change the categories of all other rows.
+    """
+    for column in schema.columns:
+        if not isinstance(column, Categorical):
+            continue
+        values = chunk[column.name].dropna()
+        values = values.dtype.categories if isinstance(values.dtype, pd.CategoricalDtype) else values
+        kind = infer_dtype(values, skipna=True)
+        if kind == "string" and declared_family(column) == "number":
+            floats = pd.to_numeric(values.unique(), errors="coerce")
+        elif kind in ("floating", "mixed-integer-float"):
+            floats = values
+        else:
+            continue
+        of_objects = pd.api.types.is_object_dtype(floats.dtype)
+        if bits := inexact_bits(pd.Series(floats).to_numpy(object if of_objects else np.float64, na_value=np.nan)):
+            raise SchemaError(
+                f"column {column.name!r} holds floats of 2**{bits} or more in a chunk, or texts of such numbers. Each "
+                "is one number for several integers: a missing value or a text may have made floats or texts of the "
+                f"integers of the chunk. Give it one dtype in all chunks, as by dtype={{{column.name!r}: 'Int64'}} of "
+                "pandas.read_csv, or declare its categories as text and read them as str; nothing was charged"
             )
 
 

@@ -21,6 +21,7 @@ from ..mechanisms import (
     octave_ranges,
     split_histogram,
 )
+from ..mechanisms._gaussian import row_norms
 from ..utils.blocks import map_blocks
 from ..utils.callers import warn_user
 from ..utils.validation import as_numbers
@@ -247,5 +248,5 @@ def _norms(X, scaling, project):
     norms = np.empty(len(X))
     encode = scaling.transform if project is None else lambda rows: project(scaling.transform(rows))
     for part, rows in map_blocks(encode, X):
-        norms[part] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        norms[part] = row_norms(rows)
     return norms

@@ -19,7 +19,7 @@ from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_ph
 from ..data.units import read_groups, take_groups
 from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, check_bound, clip_rows, first_moments, moments, second_moments, unpack_moments
-from ..utils.blocks import map_blocks
+from ..utils.blocks import finer_product, mapped_rows
 from ..utils.callers import warn_user
 from ..utils.validation import (
     MOST_UNITS,
@@ -65,12 +65,14 @@ class PrincipalComponents:
     noise_variance: float
     count: float
 
-    def project(self, X):
-        """Return the coordinates of rows, shape (n_samples, n_components); no row changes the bits of another."""
-        projected = np.empty((len(X), len(self.components)))
-        for part, rows in map_blocks(lambda rows: (rows - self.mean) @ self.components.T, X):
-            projected[part] = rows
-        return projected
+    def project(self, X, offset, scale):
+        """Return the coordinates of rows, shape (n_samples, n_components); no row changes the bits of another.
+
+        `offset`, `scale`: public; entries of ``(X - offset) / scale`` are at most 4.
+        """
+        matrix = self.components.T * np.reshape(scale, (-1, 1))
+        shift = (self.mean - offset) @ self.components.T
+        return mapped_rows(lambda rows: finer_product((rows - offset) / scale, matrix) - shift, X, matrix.shape[1])
 
     def reconstruct(self, Z):
         """Return rows of shape (n_samples, n_features) from coordinates."""
@@ -404,7 +406,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LearnedRowsMixin,
         """
         check_is_fitted(self)
         X = validate_rows(self, X, reset=False)
-        return self._principal.project(self.scaling_.clip(X))
+        return self._principal.project(self.scaling_.clip(X), self.scaling_.offset, self.scaling_.scale)
 
     def inverse_transform(self, X):
         """Return rows of shape (n_samples, n_features_in_) from coordinates of shape (n_samples, n_components_)."""

@@ -57,9 +57,9 @@ class LatentSpace:
     center: np.ndarray  # (n_features,); in the unit box
     basis: np.ndarray  # (n_features, n_latent); orthonormal columns
 
-    def encode(self, scaled):
-        """Latent of scaled rows, shape (n_samples, n_latent)."""
-        return (scaled - self.center) @ self.basis
+    def encode(self, scaled, product=np.matmul):
+        """Latent of scaled rows, shape (n_samples, n_latent); `product`: of rows less the center, and the basis."""
+        return product(scaled - self.center, self.basis)
 
     def decode(self, latent):
         """Scaled rows, shape (n_samples, n_features); not clipped."""

@@ -132,9 +132,9 @@ class TableModel(ProductMixture):
         """Levels that may be drawn: bool array of shape (n_columns_encoded,)."""
         return np.asarray(self.bias[0]) > _ABSENT / 2
 
-    def encode(self, one_hot):
-        """Latent of encoded rows, shape (n_samples, n_latent)."""
-        return (one_hot - self.mean) @ (self.components.T / self.scale)
+    def encode(self, one_hot, product=np.matmul):
+        """Latent of encoded rows, shape (n_samples, n_latent); `product`: of rows less the mean, and a matrix."""
+        return product(one_hot - self.mean, self.components.T / self.scale)
 
     def decode(self, latent):
         """Probability of each level, shape (n_samples, n_columns_encoded)."""

@@ -10,6 +10,8 @@ import numpy as np
 from .._types import BoundedSum, check_neighboring, unit_of
 from ..utils.watching import Query, tell_release
 
+# Columns whose squares are added at once; the buffer of numpy holds 8,192 numbers.
+_NORM_COLUMNS = 4096
 # Gaussian noise exceeds so many standard deviations with a probability below e**-36.
 _NEVER = 8.2
 
@@ -185,9 +187,31 @@ def lattice_rows(X, l2_bound, step):
     return rows
 
 
+def row_norms(rows):
+    """Return the Euclidean norm of each row: one and the same function of it, however many rows there are.
+
+    numpy adds the squares of a single row of more columns than its buffer holds in another order than those of the same
+    row beside others. So no more columns than that are added at once.
+
+    Parameters
+    ----------
+    rows : array of shape (n_samples, n_features), float64
+
+    Returns
+    -------
+    array of shape (n_samples,), float64
+    """
+    rows = np.ascontiguousarray(rows)
+    squares = np.zeros(len(rows))
+    for first in range(0, rows.shape[1], _NORM_COLUMNS):
+        part = rows[:, first : first + _NORM_COLUMNS]
+        squares += np.einsum("ij,ij->i", part, part)
+    return np.sqrt(squares)
+
+
 def _clip_in_place(rows, bound):
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        norms = row_norms(rows)
     # The computed norm is off by at most half of (n_features + 2) units in the last place.
     limit = bound * (1 - 1e-12 - rows.shape[1] * 2.0**-52)
     long = norms > limit

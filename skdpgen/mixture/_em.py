@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from ..decomposition._dp_pca import covariance_of
 from ..mechanisms import add_gaussian, mixture_sums, unpack_mixture_sums
 from ..mechanisms._moments import Moments
+from ..utils.blocks import exact_product
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +53,13 @@ class GaussianMixtureParameters:
     def n_components(self):
         return len(self.weights)
 
-    def component_log_prob(self, X):
-        """Return log(weight of k) + log density of k at each row, shape (n_samples, n_components)."""
+    def component_log_prob(self, X, product=np.matmul):
+        """Return log(weight of k) + log density of k at each row, shape (n_samples, n_components).
+
+        `product`: (rows less a mean, matrix) to their product.
+        """
         X = np.asarray(X, dtype=np.float64)
-        columns = [self._log_density(X, k) for k in range(self.n_components)]
+        columns = [self._log_density(X, k, product) for k in range(self.n_components)]
         with np.errstate(divide="ignore"):
             return np.stack(columns, axis=1) + np.log(self.weights)
 
@@ -62,9 +67,12 @@ class GaussianMixtureParameters:
         """Return the log density of the mixture at each row, shape (n_samples,)."""
         return logsumexp(self.component_log_prob(X), axis=1)
 
-    def responsibilities(self, X):
-        """Return the probability of each component given each row, shape (n_samples, n_components)."""
-        logs = self.component_log_prob(X)
+    def responsibilities(self, X, product=np.matmul):
+        """Return the probability of each component given each row, shape (n_samples, n_components).
+
+        `product`: as in `component_log_prob`.
+        """
+        logs = self.component_log_prob(X, product)
         # before the exponential, so that a row far from every component still gets weights that sum to 1
         logs -= logs.max(axis=1, keepdims=True)
         np.exp(logs, out=logs)
@@ -117,7 +125,7 @@ class GaussianMixtureParameters:
             (solve_triangular(factor, identity, lower=True), 2 * np.log(np.diag(factor)).sum()) for factor in factors
         ]
 
-    def _log_density(self, X, k):
+    def _log_density(self, X, k, product):
         centered = X - self.means[k]
         if self.covariance_type == "diag":
             variances = self.covariances[k]
@@ -125,7 +133,7 @@ class GaussianMixtureParameters:
             log_det = np.log(variances).sum()
         else:
             inverse, log_det = self._whitening[k]
-            whitened = centered @ inverse.T
+            whitened = product(centered, inverse.T)
             quadratic = np.einsum("ij,ij->i", whitened, whitened)
         return -0.5 * (quadratic + log_det + X.shape[1] * np.log(2 * np.pi))
 
@@ -176,11 +184,15 @@ def dp_em(
     """
     parameters = start
     kind = start.covariance_type
+
+    def product(rows, matrix):  # of rows within 2 `radius` of a mean; no place of a row shows in its last bits
+        return exact_product(rows / radius, matrix * radius)
+
     for _ in range(n_iter):
         with threadpool_limits(1, "blas"):  # many small products: threads would wait for each other
             sums = mixture_sums(
                 X,
-                parameters.responsibilities,
+                functools.partial(parameters.responsibilities, product=product if noise_multiplier > 0 else np.matmul),
                 radius=radius,
                 covariance_type=kind,
                 exact=noise_multiplier > 0,

@@ -18,7 +18,7 @@ from ..data.frames import FrameRows
 from ..data.validation import check_likelihood, validate_input
 from ..exceptions import InvalidInputError
 from ..mixture import dp_em, initial_mixture
-from ..utils.blocks import map_blocks
+from ..utils.blocks import finer_product, mapped_rows
 from ..utils.progress import shows_bars
 from ..utils.validation import StrOptions
 from ._array_model import fit_array_model
@@ -365,9 +365,9 @@ def _release_array_mixture(rows, model, mixture, fit):
     space, covariance = model.generator.space, model.generator.mixture.covariances[0]
     radius = 2 * float(np.trace(covariance)) ** 0.5
     floor = 1e-2 * float(np.trace(covariance)) / len(covariance)
-    latent = np.empty((len(rows.X), space.basis.shape[1]))
-    for part, encoded in map_blocks(lambda chunk: space.encode(model.codec.scale(chunk)), rows.X):
-        latent[part] = encoded
+    latent = mapped_rows(
+        lambda chunk: space.encode(model.codec.scale(chunk), finer_product), rows.X, space.basis.shape[1]
+    )
     kind = {"radius": radius, "min_variance": floor, "unit_sizes": rows.unit_sizes}
     return _release_mixture(latent, covariance, mixture, fit, **kind)
 
@@ -375,9 +375,7 @@ def _release_array_mixture(rows, model, mixture, fit):
 def _release_frame_mixture(rows, model, mixture, fit):
     """DP-EM where the latents' columns have released variance 1: the ball of radius 2 sqrt(k) is public."""
     codes, k = rows.codes(model.codec), model.n_latent
-    latent = np.empty((len(codes), k))
-    for part, encoded in map_blocks(lambda chunk: model.latent_model.encode(model.codec.one_hot(chunk)), codes):
-        latent[part] = encoded
+    latent = mapped_rows(lambda chunk: model.latent_model.encode(model.codec.one_hot(chunk), finer_product), codes, k)
     kind = {"radius": 2 * k**0.5, "min_variance": 1e-2, "unit_sizes": rows.unit_sizes}
     return _release_mixture(latent, np.eye(k), mixture, fit, **kind)
 

@@ -174,3 +174,47 @@ def test_counts_of_sorted_categories_are_those_of_their_rows():
     )
     assert dict(zip(histogram.keys["y"], histogram.bounded_sum.value)) == {"a": 1, "b": 1, "c": 3}
     assert histogram.bounded_sum.value[-1] == 1
+
+
+@pytest.mark.parametrize("declared", [None, "Int64"])
+def test_large_codes_that_a_missing_one_makes_floats_are_refused_before_the_charge(declared, tmp_path):
+    """One missing value would turn every second code of its chunk into its neighbour."""
+    schema = Schema([Categorical("y", dtype=declared, missing=True)])
+    first = 2**53
+    for last, dtype, message in ((first, None, None), ("", None, r"floats of 2\*\*53 or more"), ("", "Int64", None)):
+        rows = ["y,x", *(f"{first + k % 4},{k}" for k in range(119)), f"{last},1"]
+        (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n")
+        books, options = PrivacyAccountant(np.inf), {"chunksize": 40, "dtype": None if dtype is None else {"y": dtype}}
+        synth = MomentSynthesizer(np.inf, schema=schema, accountant=books)
+        chunks = functools.partial(pd.read_csv, tmp_path / "rows.csv", **options)
+        if message is None:
+            assert synth.fit(chunks).schema_["y"].categories == tuple(range(first, first + 4))
+            continue
+        with pytest.raises(SchemaError, match=message):
+            synth.fit(chunks)
+        assert not books.entries
+
+
+@pytest.mark.parametrize("dtype", ["float64", "Float64", "object", "category"])
+def test_large_floats_are_no_categories_of_a_chunk(dtype):
+    schema = Schema([Categorical("y", categories=(0, 1), other=-1, missing=True)])
+    chunks = [_chunk(COMMON, "int64"), _chunk([0.5, 2.0**60] * 40, dtype)]
+    with pytest.raises(SchemaError, match="for several integers"):
+        MomentSynthesizer(1.0, schema=schema).fit(chunks)
+    assert MomentSynthesizer(1.0, schema=schema).fit(chunks[:1]).row_count_ > 0
+
+
+@pytest.mark.parametrize("declared", [None, "Int64", "UInt64"])
+@pytest.mark.parametrize("last", ["a word", "18446744073709551616 ", "-1"])
+def test_a_text_that_makes_texts_of_the_large_codes_of_its_chunk_is_refused(declared, last):
+    """They would be read as floats, and every second code would turn into its neighbour."""
+    first = 2**53
+    schema = Schema([Categorical("y", tuple(range(first, first + 4)), other=0, missing=True, dtype=declared)])
+    codes = [first + k % 4 for k in range(40)]
+    chunks, books = [_chunk(codes, "int64"), _chunk([*map(str, codes), last], "str")], PrivacyAccountant(np.inf)
+    assert MomentSynthesizer(np.inf, schema=schema).fit(chunks[:1]).schema_["y"].categories == tuple(sorted(set(codes)))
+    with pytest.raises(SchemaError, match="or texts of such numbers"):
+        MomentSynthesizer(np.inf, schema=schema, accountant=books).fit(chunks)
+    assert not books.entries
+    small = [_chunk([*map(str, COMMON), "2"], "str")]
+    assert MomentSynthesizer(np.inf, schema=Schema([Categorical("y", (0, 1), other=-1)])).fit(small).row_count_ == 81

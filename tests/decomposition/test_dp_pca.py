@@ -11,9 +11,8 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
 from skdpgen import DPPCA, PrivacyAccountant
-from skdpgen.decomposition import principal_components
+from skdpgen.decomposition import PrincipalComponents
 from skdpgen.exceptions import BudgetExceededError, InvalidInputError, UtilityWarning
-from skdpgen.mechanisms import exact_value, moments, unpack_moments
 from skdpgen.testing import seeded_noise
 
 DIGITS = load_digits().data
@@ -192,12 +191,28 @@ def test_inverse_transform_refuses_another_width():
         pca.inverse_transform(np.zeros((3, 5)))
 
 
-def test_a_projected_row_does_not_hang_on_the_other_rows():
-    X = np.random.default_rng(0).normal(size=(5000, 40))
-    basis = principal_components(unpack_moments(exact_value(moments(X, l2_bound=20.0)), 40, 20.0), 7)
-    whole = basis.project(X)
-    assert np.array_equal(whole[1:], basis.project(X[1:]))
-    assert np.array_equal(whole[-1:], basis.project(X[-1:]))
+@pytest.mark.parametrize(("d", "k"), [(40, 7), (300, 300), (784, 2)])
+def test_a_projected_row_does_not_hang_on_the_other_rows(d, k):
+    draws = np.random.default_rng(0)
+    X, components = draws.normal(size=(2000, d)), np.linalg.qr(draws.normal(size=(d, k)))[0].T
+    basis = PrincipalComponents(components, draws.normal(size=d) / 9, np.ones(k), 1.0, 0.0, 1.0)
+    whole = basis.project(X, 0.0, 5.0)
+    np.testing.assert_allclose(whole, (X - basis.mean) @ components.T, atol=1e-9)
+    for first in (1, 5, 1999):
+        assert np.array_equal(whole[first:], basis.project(X[first:], 0.0, 5.0))
+
+
+def projected_rows_follow_no_order_of_addition():
+    draws = np.random.default_rng(0)
+    X, components = draws.normal(size=(200, 30)), np.linalg.qr(draws.normal(size=(30, 4)))[0].T
+    first, second = (
+        PrincipalComponents(part, np.zeros(30), np.ones(4), 1.0, 0.0, 1.0) for part in (components, components[:, ::-1])
+    )
+    assert np.array_equal(first.project(X, 0.0, 5.0), second.project(X[:, ::-1], 0.0, 5.0))
+
+
+def test_projected_rows_follow_no_order_of_addition():
+    projected_rows_follow_no_order_of_addition()
 
 
 def test_too_many_components_name_the_limit():

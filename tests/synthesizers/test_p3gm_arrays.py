@@ -14,6 +14,8 @@ from sklearn.datasets import load_digits
 from skdpgen import DPSGD, LatentMixture, P3GMSynthesizer, load
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.nn import DPNet, P3GMModule
+from skdpgen.synthesizers import _p3gm
+from skdpgen.testing import seeded_noise
 
 RNG = np.random.default_rng(7)
 N = 1500
@@ -382,3 +384,25 @@ def test_the_message_of_a_model_that_cannot_be_saved_says_what_to_do_instead(tmp
         synth.save(tmp_path / "model.safetensors")
     again = pickle.loads(pickle.dumps(synth))
     np.testing.assert_array_equal(again.sample(5, random_state=1)[0], synth.sample(5, random_state=1)[0])
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_the_place_of_a_row_leaves_its_latent(monkeypatch):
+    """BLAS rounds the products of some rows of a block by their place."""
+
+    def kept(latent, *given, **own):
+        found.append(latent)
+        return shipped(latent, *given, **own)
+
+    X, bounds = (
+        np.random.default_rng(0).normal(size=(700, 784)) / 10,
+        [(-1, 1)] * 783 + [(-1, 2)],
+    )  # which are no pixels
+    found, shipped = [], _p3gm.dp_em
+    monkeypatch.setattr(_p3gm, "dp_em", kept)
+    for rows in (X, np.roll(X, 1, axis=0)):
+        with seeded_noise(quiet=True, repeat=True):
+            P3GMSynthesizer(
+                100.0, prior=LatentMixture(2, n_iter=1), n_components=3, bounds=bounds, l2_bound=5.0, random_state=0
+            ).fit(rows)
+    np.testing.assert_array_equal(np.roll(found[1], -1, axis=0), found[0])
