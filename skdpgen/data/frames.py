@@ -137,9 +137,48 @@ class FrameRows:
         self, source, y, *, target, schema, classes, target_type, on_invalid, conditional=True, importance=None,
         constraints=(), units=None, constant=(),
     ):  # fmt: skip
+        self.unlearned, self.unit = Unlearned(), None if units is None else units[0]
+        source, target = self._open(source, y, target, units)
+        head, schema = source.head, self._with_objects(source, schema)
+        several = isinstance(target, list | tuple)
+        targets = tuple(target) if several else () if target is None else (target,)
+        self._check_targets(targets, head, several, classes, target_type)
+        declared = () if schema is None else schema.names
+        if target_type is not None:
+            declared = (*declared, *targets)
+        schema = self._schema_of(head, schema, targets, target_type)
+        point_out_kinds(schema, {*declared, *targets}, self.unit)
+        point_out_lost_orders(head, schema)
+        schema.constrain(*constraint_texts(constraints))  # refuses keys, which it no longer knows afterwards
+        source, schema = self._without_keys(source, schema)
+        # the schema decides; datetimes are modelled as numbers, whatever their dtype suggests
+        numeric = [not isinstance(schema[name], Categorical | Boolean) for name in targets]
+        if targets:
+            schema = self._with_classes(schema, targets[0], numeric[0], classes, target_type)
+        targets = tuple(name for name, as_number in zip(targets, numeric) if conditional and not as_number)
+        schema = self._construct(schema, targets, constraints, constant)
+        self.source, self.importance = source, check_importance(importance, schema, self.table)
+        self.target = (targets if several else targets[0]) if targets else None
+        self.targets = self.unlearned.targets = targets
+        if len(targets) == len(schema):
+            raise InvalidInputError("the frame has no column except the target: add columns to model")
+        self.grouped = grouped_columns(schema, targets)
+        point_out_hierarchies(self.table, schema, targets)
+        # a class stands for its own rows alone: groups of first characters are not learned either
+        alone = (n for n in targets if not schema[n].complete and schema[n].hierarchy is not None)
+        self.schema = schema = schema.replace(*(replace(schema[n], hierarchy=None) for n in alone))
+        self.most_bins, self.most_categories = room_for_tables(schema, targets)
+        self.learned = tuple(
+            c.name for c in schema.columns if isinstance(c, Categorical) and not c.complete and c.name not in targets
+        )
+        self.most_learned = most_learned(len(self.learned), len(schema), self.most_categories)
+        self._check_rows(on_invalid, texts_of(self.table, head, declared))
+
+    def _open(self, source, y, target, units):
+        """The source of the rows used, with y as its last column, and the target."""
         if isinstance(source, pd.DataFrame):
             source = MemorySource(source)
-        self.y, self.y_name, self.unlearned = "none", None, Unlearned()
+        self.y, self.y_name = "none", None
         self.public_assumptions = list(source.attrs.get(PUBLIC_ASSUMPTIONS, ()))
         self.kinds_from_values = tuple(source.attrs.get(KINDS_FROM_VALUES, ()))
         if source.kinds_of is not None:
@@ -153,18 +192,12 @@ class FrameRows:
                 )
             frame, target = self._append(source.frame, y)
             source = MemorySource(frame)
-        if units is not None:
-            source = UnitSource(source, *units)
-        self.unit = None if units is None else units[0]
-        head = source.head
-        schema = self._with_objects(source, schema)
-        several = isinstance(target, list | tuple)
-        targets = tuple(target) if several else () if target is None else (target,)
-        self._check_targets(targets, head, several, classes, target_type)
+        return source if units is None else UnitSource(source, *units), target
+
+    @staticmethod
+    def _schema_of(head, schema, targets, target_type):
+        """The schema of all columns: what is declared, and kinds by dtypes; targets that are no numbers are classes."""
         numeric = [is_numeric_target(head[name], target_type) for name in targets]
-        declared = () if schema is None else schema.names
-        if target_type is not None:
-            declared = (*declared, *targets)
         schema = Schema.from_kinds(
             head, schema, categorical=[n for n, as_number in zip(targets, numeric) if not as_number]
         )
@@ -172,67 +205,56 @@ class FrameRows:
             schema = schema.replace(*(as_classes(schema[name]) for name in targets))
         if keys := [name for name in targets if isinstance(schema[name], Identifier)]:
             raise InvalidInputError(f"the target {keys[0]!r} is an identifier in the schema, which is not modelled")
-        point_out_kinds(schema, {*declared, *targets}, self.unit)
-        point_out_lost_orders(head, schema)
-        schema.constrain(*constraint_texts(constraints))  # refuses keys, which it no longer knows afterwards
-        # no value of an identifier is read: the columns are left out before anything else is done
+        return schema
+
+    def _without_keys(self, source, schema):
+        """Leave out the columns of identifiers: no value of one is read."""
         schema, self.keys = split_keys(schema)
         point_out_narrow_keys(key for _, key in self.keys)
         numbered = [key.name for _, key in self.keys if key.within_unit]
-        if numbered and units is None:
+        if numbered and self.unit is None:
             raise InvalidInputError(
                 f"{numbered[0]!r} numbers the rows of a unit (within_unit=True in the schema), and this fit has no "
                 "unit: give unit= (--unit), the column of its identifiers. Nothing was charged"
             )
-        if self.keys:
-            source = source.without([key.name for _, key in self.keys])
-        # the schema decides; datetimes are modelled as numbers, whatever their dtype suggests
-        numeric = [not isinstance(schema[name], Categorical | Boolean) for name in targets]
+        return source.without([key.name for _, key in self.keys]) if self.keys else source, schema
+
+    def _with_classes(self, schema, target, numeric, classes, target_type):
+        """The schema with the declared classes of the target, whose kind is the one that was asked for."""
         wanted = {None: None, "numeric": True, "categorical": False}[target_type]
-        if wanted is not None and numeric[0] != wanted:
+        if wanted is not None and numeric != wanted:
             kind = type(schema[target]).__name__
             raise InvalidInputError(f"target_type={target_type!r}, but the target {target!r} is {kind}")
-        if classes is not None:
-            schema = self._declare(schema, target, numeric[0], classes)
-        targets = tuple(name for name, as_number in zip(targets, numeric) if conditional and not as_number)
+        return schema if classes is None else self._declare(schema, target, numeric, classes)
+
+    def _construct(self, schema, targets, constraints, constant):
+        """The schema of what the model sees: what constraints construct is left out."""
         self.construction, self.conditions = construction_of(schema, constraints, targets, constant)
-        table = schema
+        self.table = schema
         constructed, left = (), [condition.text for condition in self.conditions]
         if self.construction is not None:
-            schema, table = self.construction.seen, self.construction.table
+            schema, self.table = self.construction.seen, self.construction.table
             self.unlearned.constructed = tuple(self.construction.changed)
             constructed, left = self.construction.texts, [*self.construction.left, *left]
         self.public_assumptions += [
             f"constraint, satisfied by {'construction' if text in constructed else 'drawing again'}: {text}"
             for text in dict.fromkeys((*constructed, *left))
         ]
-        self.table = table
-        self.schema, self.source, self.importance = schema, source, check_importance(importance, schema, table)
-        self.target = (targets if several else targets[0]) if targets else None
-        self.targets = self.unlearned.targets = targets
-        if len(targets) == len(schema):
-            raise InvalidInputError("the frame has no column except the target: add columns to model")
-        self.grouped = grouped_columns(schema, targets)
-        point_out_hierarchies(table, schema, targets)
-        # a class stands for its own rows alone: groups of first characters are not learned either
-        alone = (n for n in targets if not schema[n].complete and schema[n].hierarchy is not None)
-        self.schema = schema = schema.replace(*(replace(schema[n], hierarchy=None) for n in alone))
-        self.most_bins, self.most_categories = room_for_tables(schema, targets)
-        self.learned = tuple(
-            c.name for c in schema.columns if isinstance(c, Categorical) and not c.complete and c.name not in targets
-        )
-        self.most_learned = most_learned(len(self.learned), len(schema), self.most_categories)
+        return schema
+
+    def _check_rows(self, on_invalid, texts):
+        """Check all rows against the schema, chunk by chunk."""
         checked = functools.partial(
             check_chunk,
-            schema=table,
+            schema=self.table,
             on_invalid=on_invalid,
-            whole=source.one_slice,
-            apart=not source.in_memory,
+            whole=self.source.one_slice,
+            apart=not self.source.in_memory,
             construction=self.construction,
             conditions=self.conditions,
-            texts=texts_of(table, head, declared),
+            texts=texts,
         )
-        self.n_rows, families, self._readings = source.inspect(checked, joined_checks)
+        self.n_rows, families, self._readings = self.source.inspect(checked, joined_checks)
         check_row_count(self.n_rows)
         check_families(families)
 
