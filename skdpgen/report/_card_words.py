@@ -32,7 +32,7 @@ _RELEASES = ["label", "release", "mechanism", "noise_multiplier", "sampling_rate
 class Part:
     """A section: sentences, then a list, then tables of (caption, header, rows).
 
-    `folded` tables are long, and shown on the page alone.
+    `folded` tables are long, and shown on the page alone; `lines` stand for them on a terminal.
     """
 
     key: str
@@ -41,6 +41,7 @@ class Part:
     items: list[str] = field(default_factory=list)
     tables: list[tuple[str, list[str], list[tuple]]] = field(default_factory=list)
     folded: list[tuple[str, list[str], list[tuple]]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
 
 
@@ -286,13 +287,20 @@ def _public(card) -> Part:
     ]
     if not items:
         items = ["none"]
-    folded, after, columns = [], [], card.get("columns")
+    folded, lines, after, columns = [], [], [], card.get("columns")
     if isinstance(columns, list) and columns:
         header = ["column", "kind", "facts, taken as public or learned", "source of the public ones"]
-        folded = [("Columns and the facts of each", header, [_column(column) for column in columns])]
+        rows = [_column(column) for column in columns]
+        folded = [("Columns and the facts of each", header, rows)]
+        lines = [_line(*row) for row in rows]
         if any(isinstance(column, dict) and None in column.values() for column in columns):
             after = ["Facts that were learned cost a part of epsilon: they are protected like all results."]
-    return Part("public", "What was assumed public", sentences, items, folded=folded, after=after)
+    return Part("public", "What was assumed public", sentences, items, folded=folded, lines=lines, after=after)
+
+
+def _line(name, kind, facts, source) -> str:
+    more = f" ({source})" if source else ""
+    return f"{name}: {'; '.join(text for text in (kind, facts) if text)}{more}"
 
 
 # Where the public facts of a column are from, in words.
@@ -456,7 +464,7 @@ def _cell(value) -> Any:
 # Rows of a table on the page; a card may hold twenty thousand charges.
 _MOST_ROWS = 2_000
 # Items of a list in a terminal, and width of its lines.
-_MOST_ITEMS, _WIDTH = 12, 100
+_MOST_ITEMS, _MOST_LINES, _WIDTH = 12, 100, 100
 
 
 def card_page(card) -> str:
@@ -538,10 +546,11 @@ def card_text(card) -> str:
             for row in rows if len(rows) > 1 else ():
                 figures = (f"{name}: {value}" for name, value in zip(header[1:], row[1:]))
                 lines += _wrapped(f"{row[0]}: {'; '.join(figures)}", "  - ")
-        for item in part.items[:_MOST_ITEMS]:
-            lines += _wrapped(item, "  - ")
-        if len(part.items) > _MOST_ITEMS:
-            lines.append(f"  and {len(part.items) - _MOST_ITEMS:,} more, on the card and its page")
+        for items, most in ((part.items, _MOST_ITEMS), (part.lines, _MOST_LINES)):
+            for item in items[:most]:
+                lines += _wrapped(item, "  - ")
+            if len(items) > most:
+                lines.append(f"  and {len(items) - most:,} more, on the card and its page")
         for sentence in part.after:
             lines += _wrapped(sentence, "  ")
     return "\n".join(lines) + "\n"

@@ -273,6 +273,17 @@ def test_a_card_of_many_columns_and_charges_gives_a_page_of_bounded_length(fitte
     assert "c2000" not in text
 
 
+def test_the_printed_card_lists_the_facts_of_each_column(fitted):
+    text = " ".join(card_text(fitted.card_).split())
+    assert "- age: numeric; bounds 17, 90; " in text
+    assert "- job: categorical; categories a, b; " in text
+    assert "- pay: numeric; bounds learned, and charged; " in text
+    content = copy.deepcopy(json.loads(fitted.card_.to_json()))
+    content["columns"] = [{"name": f"c{k}", "kind": "boolean", "from": "dtype"} for k in range(150)]
+    text = card_text(signed(content))
+    assert "  - c99: boolean (type of the column)\n  and 50 more, on the card and its page\n" in text
+
+
 def test_the_page_is_accessible_and_fetches_nothing(fitted):
     html = card_page(fitted.card_)
     page = Page(html)
