@@ -48,6 +48,7 @@ from ._count_errors import (
     point_out_hidden_classes,
     point_out_learned_classes,
     point_out_learned_combinations,
+    point_out_learned_labels,
 )
 from ._released import ReleasedModel, recorded_parameters, save_state
 from ._summary import summarize
@@ -144,6 +145,8 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             point_out_few_rows(*rows, plan)
             point_out_learned_classes(rows[0], plan)
             point_out_learned_combinations(rows[0], plan)
+        elif rows[0].learns_classes:
+            point_out_learned_labels(rows[0].labels, plan, may_be_quantity=rows[0].image_shape is None)
         if (checkpoint := self._open_checkpoint) is not None:
             checkpoint.check(plan, describe_rows(self, rows[0], plan.relation))
 
