@@ -176,6 +176,10 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             for text in self.summary_.warnings():
                 warn_user(text)
 
+    def _how_to_go_on(self):
+        checkpoint = self._open_checkpoint
+        return None if checkpoint is None else checkpoint.how_to_go_on
+
     @property
     def _open_checkpoint(self):
         """Checkpoint of the fit that is being made, or None."""
