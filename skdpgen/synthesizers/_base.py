@@ -389,7 +389,9 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
 
     def _conditional(self, name):
         if not self.model_.codec.n_classes:
-            raise ValueError(f"{name} needs a class-conditional model: fit with a categorical y or target")
+            has_given = self.model_.kind == "frame" and hasattr(self.model_, "given")
+            given = "; sample(n, given={...}) draws rows with given values" if has_given else ""
+            raise ValueError(f"{name} needs a class-conditional model: fit with a categorical y or target{given}")
         return self.model_.codec
 
     def _named(self):
