@@ -663,9 +663,10 @@ class Unlearned:
             if numbers and self.constructed:
                 numbers += ", and columns that constraints construct from them are lost"
             yield (
-                f"of {listed(absent, _NAMED)} the released counts show missing values and nothing else: drop the column "
-                "if all its values are missing, else declare its bounds or categories, if they are public. Values of "
-                f"fewer than {max(self._missing.values()):.0f} rows cannot be distinguished from noise here{numbers}"
+                f"of {listed(absent, _NAMED)} the released counts show missing values and nothing else: drop the "
+                "column if all its values are missing, else declare its bounds or categories, if they are public. "
+                f"Values of fewer than {max(self._missing.values()):.0f} rows cannot be distinguished from noise "
+                f"here{numbers}"
             )
 
 
