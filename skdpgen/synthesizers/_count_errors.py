@@ -293,9 +293,7 @@ class PlannedTable:
 
         `n_rows`: assumed.
         """
-        noise, neighboring = plan.noise_multipliers, plan.relation
-        if isinstance(plan.unit, OpenUnit):
-            neighboring = replace(neighboring, unit=plan.unit.closed())
+        noise, neighboring = plan.noise_multipliers, _assumed_relation(plan)
         sizes = _learned_sizes(self.schema, plan, neighboring)
         lost, kept = (0.0, 0.0) if sizes is None else sizes
         noise = {**noise, "moments": _moments_noise(self.schema, noise, neighboring, n_rows)} if self.tables else noise
@@ -455,7 +453,7 @@ def point_out_learned_classes(rows, plan):
     open_ = [
         name for name in rows.targets if isinstance(rows.schema[name], Categorical) and not rows.schema[name].complete
     ]
-    sizes = _learned_sizes(rows.schema, plan, plan.relation) if open_ else None
+    sizes = _learned_sizes(rows.schema, plan, _assumed_relation(plan)) if open_ else None
     dtypes = {name: rows.schema[name].dtype for name in open_}
     whole = [name for name, dtype in dtypes.items() if dtype is not None and pdt.is_integer_dtype(parse_dtype(dtype))]
     quantity = (
@@ -473,7 +471,7 @@ def point_out_learned_labels(labels, plan, *, may_be_quantity):
 
     `labels`: of rows whose classes are learned. `may_be_quantity`: False where y can be no quantity.
     """
-    noise, relation = plan.noise_multipliers["classes"], plan.relation
+    noise, relation = plan.noise_multipliers["classes"], _assumed_relation(plan)
     sizes = None
     if noise:
         lost = selection_threshold(joint_sd(1, noise, relation), plan.extra_delta, 1, unit_of(relation))
@@ -483,14 +481,22 @@ def point_out_learned_labels(labels, plan, *, may_be_quantity):
     _warn_of_learned_classes("y", sizes, plan, "classes=[...]", quantity)
 
 
+def _assumed_relation(plan):
+    """The relation of a plan, with an assumed number of rows of a unit where the fit learns it."""
+    relation = plan.relation
+    return replace(relation, unit=plan.unit.closed()) if isinstance(plan.unit, OpenUnit) else relation
+
+
 def _warn_of_learned_classes(target, sizes, plan, how, quantity):
     if sizes is None or sizes.kept < _RARE_CLASS:
         return
-    what = "units" if weighs_units(plan.relation) else "rows"
+    what, assumed = "units" if weighs_units(plan.relation) else "rows", ""
+    if isinstance(plan.unit, OpenUnit):
+        assumed = f" (with {plan.unit.closed().max_rows} rows of a unit; the fit learns how many are used)"
     warn_user(
-        f"the classes of {target} are learned: {sizes.in_words(what)}. If the classes are public, declare them, by "
-        f"{how}: much smaller classes are then kept, and nothing is spent on the list of classes.{quantity} Nothing "
-        "was charged before this warning"
+        f"the classes of {target} are learned: {sizes.in_words(what)}{assumed}. If the classes are public, declare "
+        f"them, by {how}: much smaller classes are then kept, and nothing is spent on the list of classes.{quantity} "
+        "Nothing was charged before this warning"
     )
 
 

@@ -127,6 +127,28 @@ def test_the_learned_classes_of_an_array_have_the_warning_before_the_charge_and_
     assert 'give target_type="numeric"' in said[0]
 
 
+@pytest.mark.parametrize("weighting", ["rows", "units"])
+def test_sizes_of_classes_assume_a_number_of_rows_of_a_unit_where_it_is_learned(weighting):
+    X, y, groups = np.random.default_rng(0).uniform(size=(600, 3)), np.arange(600) % 2, np.arange(600) // 3
+    unit, said = PrivacyUnit("person", weighting=weighting), []
+    frame = pd.DataFrame(X, columns=list("abc")).assign(ill=y, person=groups)
+    array = P3GMSynthesizer(0.5, bounds=(0, 1), unit=PrivacyUnit(weighting=weighting))
+    table = MomentSynthesizer(0.5, target="ill", unit=unit)
+    for model, data in ((array, (X, y, groups)), (table, (frame,))):
+        for most in (5, None):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model.set_params(max_rows_per_unit=most).fit(*data)
+            (text,) = [str(w.message) for w in caught if "the classes of" in str(w.message)]
+            said.append(
+                (int(re.search(r"fewer than (\d+)", text)[1]), "(with 5 rows of a unit; the fit learns" in text)
+            )
+    for (declared, _), (learned, stated) in (said[:2], said[2:]):
+        assert stated
+        assert declared <= learned <= 1.5 * declared  # the count of rows has a part of the budget
+    assert not said[0][1]
+
+
 def test_declared_classes_of_an_array_and_little_noise_need_no_warning():
     X, y = np.random.default_rng(0).uniform(size=(2_000, 3)), np.arange(2_000) % 2
     with warnings.catch_warnings():
