@@ -92,7 +92,7 @@ class PrivateEstimator(BaseEstimator):
             self._check_rows(rows)
             self._check_prepared(rows, plan)
             said.issue()  # in time: whoever reads them may stop the fit, and where they are errors it costs nothing
-            charge.begins(plan)
+            charge.begins(plan, self._how_to_go_on())
             rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
             charge.is_made()
             self._complete(rows, plan, rng)
@@ -126,6 +126,10 @@ class PrivateEstimator(BaseEstimator):
     def _planner(self, accountant):
         """Return what plans and charges the fit: the accountant, or what replaces it in a fit that goes on."""
         return accountant
+
+    def _how_to_go_on(self):
+        """Return a function that says how to resume the charged fit where it ends early, or None."""
+        return None
 
     def _check_rows(self, rows):
         """Refuse rows that a fit of all of them, and no run of a search, may refuse: runs come after the charge."""
@@ -508,11 +512,11 @@ class _Charge:
     """How far the charge of a fit is."""
 
     def __init__(self):
-        self._state, self._plan = "not begun", None
+        self._state, self._plan, self._how_to_go_on = "not begun", None, None
 
-    def begins(self, plan):
-        """What is charged next."""
-        self._state, self._plan = "begun", plan
+    def begins(self, plan, how_to_go_on=None):
+        """What is charged next, and a function that says how such a fit is resumed."""
+        self._state, self._plan, self._how_to_go_on = "begun", plan, how_to_go_on
 
     def is_made(self):
         """The charge is in the ledger."""
@@ -528,6 +532,8 @@ class _Charge:
             error.add_note("skdpgen: interrupted while the fit was charged: accountant.report() says whether it was")
         elif self._state == "made":
             rest = "the fit is complete, and can be used" if complete else "a charge is never refunded"
+            if not complete and self._how_to_go_on is not None and not isinstance(error, Exception):
+                rest += self._how_to_go_on()
             cost = f"epsilon {self._plan.epsilon:.4g} at delta {self._plan.delta:.3g}"
             error.add_note(f"skdpgen: this fit was charged {cost}; {rest}")
 

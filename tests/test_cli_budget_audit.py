@@ -291,6 +291,13 @@ def test_epsilons_that_cannot_be_compared_are_refused(capsys, options, said):
     assert said in refused(capsys, "budget", "--columns", "3", *options)
 
 
+def test_a_plan_of_an_array_model_by_a_schema_is_refused_with_the_option_to_give(tmp_path, capsys):
+    Schema([Numeric("age", (0, 120))]).save(tmp_path / "s.json")
+    said = refused(capsys, "budget", "--model", "DPPCA", "--schema", str(tmp_path / "s.json"))
+    assert "DPPCA is for arrays of numbers: leave --schema out, and give --columns K" in said
+    assert "--rows must be positive; got 0" in refused(capsys, "budget", "--columns", "3", "--rows", "0")
+
+
 def test_an_epsilon_that_is_no_number_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["budget", "--columns", "3", "--epsilon", "1,x"])

@@ -575,6 +575,13 @@ def test_a_report_takes_the_options_of_the_fit_about_kinds(keyed):
     assert pages[0] == pages[1]
 
 
+def test_a_report_of_tables_without_a_common_column_names_no_column_to_drop(keyed, capsys):
+    pd.DataFrame({"other": [1, 2]}).to_csv("other.csv", index=False)
+    said = refused(capsys, "report", "keyed.csv", "other.csv", "--output", "r.html")
+    assert "keyed.csv and other.csv have no column in common" in said
+    assert "--drop" not in said
+
+
 def test_a_report_leaves_out_what_the_schema_does_not_list_as_the_fit_did(keyed, capsys):
     assert main(f"{FIT} --schema two.json --only-schema-columns --rows 200".split()) == 0
     capsys.readouterr()

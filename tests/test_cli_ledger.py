@@ -38,7 +38,9 @@ def test_verify_checks_a_ledger_with_or_without_a_card(capsys, tmp_path):
         assert text in told
     assert "no hash chain" not in told
     assert main(["verify", str(card), "--ledger", str(path), "--head", head]) == 0
-    assert "fit      epsilon" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "fit      epsilon" in out
+    assert "this ledger saw this fit alone" in out
     assert "never had the head" in refused(capsys, "verify", "--ledger", str(path), "--head", "1:" + "0" * 64)
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE records SET record = replace(record, 'DPPCA', 'other')")
@@ -71,6 +73,21 @@ def test_verify_succeeds_only_if_card_and_ledger_are_both_private(which):
 def fitted_card(epsilon=1.0, **ledger):
     model = DPPCA(1, epsilon=epsilon, bounds=(-4, 4), l2_bound=1.0, accountant=PrivacyAccountant(3.0, **ledger))
     return model.fit(np.random.default_rng(0).normal(size=(50, 2))).card_
+
+
+def test_verify_says_how_many_later_fits_the_ledger_of_a_card_has(capsys, tmp_path):
+    path, card = tmp_path / "budget.db", tmp_path / "card.json"
+    books = PrivacyAccountant(3.0, ledger=path)
+    for number in range(3):
+        fitted = DPPCA(1, epsilon=0.5, bounds=(-4, 4), accountant=books).fit(
+            np.random.default_rng(0).normal(size=(50, 2))
+        )
+        if number == 0:
+            fitted.card_.save(card)
+    assert main(["verify", str(card), "--ledger", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "this ledger saw this fit alone" not in out
+    assert "note     later fits, which the card does not know, were charged to this ledger (2 charges): " in out
 
 
 @pytest.mark.parametrize(

@@ -173,12 +173,25 @@ def test_options_of_files(table, capsys, options, said):
         (("--given", "age=99"), "within its bounds (18, 80), lowest first; got 99"),
         (("--class-ratio", "maybe=1"), "no class 'maybe'; it has 'no', 'yes'"),
         (("--class-ratio", "yes=half"), "'half' of yes=half is no number"),
+        (("--class-ratio", "yes=0.5,maybe=0.5"), "no class 'maybe'; it has 'no', 'yes'"),
     ],
 )
 def test_options_of_samples(model, tmp_path, capsys, asked, said):
     model.save(tmp_path / "m.safetensors")
     arguments = ("sample", str(tmp_path / "m.safetensors"), "--output", str(tmp_path / "out.csv"))
     assert said in refused(capsys, *arguments, *asked)
+
+
+def test_the_classes_of_a_ratio_may_be_separated_by_commas(tmp_path):
+    frame = pd.DataFrame({"ill": ["a,b", "c"] * 100, "age": np.arange(200) % 60 + 20})
+    schema = Schema([Categorical("ill", ("a,b", "c")), Numeric("age", (18, 80))])
+    MomentSynthesizer(8.0, schema=schema, target="ill").fit(frame).save(tmp_path / "m.safetensors")
+    arguments = ("sample", str(tmp_path / "m.safetensors"), "--output", str(tmp_path / "out.csv"), "--rows", "40")
+    assert main([*arguments, "--class-ratio", "a,b=0.75", "--class-ratio", "c=0.25"]) == 0
+    assert set(pd.read_csv(tmp_path / "out.csv")["ill"]) == {"a,b", "c"}
+    MomentSynthesizer(8.0, schema=SCHEMA, target="ill").fit(rows()).save(tmp_path / "m.safetensors")
+    assert main([*arguments, "--class-ratio", "no=0,yes=1"]) == 0
+    assert set(pd.read_csv(tmp_path / "out.csv")["ill"]) == {"yes"}
 
 
 def test_a_number_in_the_notation_of_the_file_is_read_unless_it_is_another_one_with_a_decimal_point(tmp_path, capsys):

@@ -66,7 +66,7 @@ _SAMPLERS = {
 }
 
 NOT_PRIVATE = "NOT PRIVATE: without noise, or with noise that can be repeated; publish nothing that this made"
-_ALONE = (
+ALONE = (
     "this ledger saw this fit alone: any other fit to the same rows adds to the cost, unless all of them are charged "
     "to one ledger"
 )
@@ -396,7 +396,7 @@ class PrivacyCard:
             return (NOT_PRIVATE,)
         large = remark_on_epsilon(self["fit"]["epsilon"], self.charges[0].unit)
         alone = len(self["ledger"]["charges"]) == 1
-        return (*((large,) if large else ()), *((_ALONE,) if alone else ()))
+        return (*((large,) if large else ()), *((ALONE,) if alone else ()))
 
     def to_json(self) -> str:
         """Return the card as JSON text."""

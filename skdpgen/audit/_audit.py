@@ -301,7 +301,7 @@ def audit_neighbours(
         if method == "counts" and expected_bound(epsilon, delta, judged, confidence) <= 0:
             raise ValueError(
                 f"with {n_runs} runs the audit cannot test a claim of epsilon {epsilon:g}, only claims from "
-                f"{least_claim(delta, judged, confidence):.3g} on; raise n_runs or epsilon"
+                f"{least_claim(delta, judged, confidence):.3g} on: take more runs, or claim a larger epsilon"
             )
         measure = _measure(directions, statistic, gradient)
         runs = [[measure(*released_by(estimator, data)) for _ in range(n_runs)] for data in (one, other)]

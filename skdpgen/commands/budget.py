@@ -82,6 +82,8 @@ def run(arguments):
         check_output(arguments.plot)
         check_apart(arguments.input, arguments.schema, arguments.plot)
     check_budget(arguments)
+    if arguments.rows < 1:
+        raise ValueError(f"--rows must be positive; got {arguments.rows}")
     units, most = unit_settings(arguments)
     if len(arguments.epsilon) > 1 and (arguments.plot or len(most) > 1):
         other = "--plot shows one epsilon" if arguments.plot else "--max-rows-per-unit then takes one number"
@@ -196,6 +198,8 @@ def _estimator(arguments, units, schema):
     find_models("--model", [arguments.model])
     parameters = {"epsilon": arguments.epsilon[0], "delta": arguments.delta, "neighboring": arguments.neighboring}
     if schema is not None:
+        if not arguments.model.endswith("Synthesizer"):
+            raise ValueError(f"{arguments.model} is for arrays of numbers: leave --schema out, and give --columns K")
         parameters["schema"] = schema
     if arguments.target is not None:
         parameters["target"] = arguments.target

@@ -207,6 +207,8 @@ def _check_columns(paths, columns, left_out, schema, keys, *, units_apart):
     for path, names in zip(paths[1:], others):
         alone = [(paths[0], [name for name in real if name not in names])]
         alone += [(path, [name for name in names if name not in real])]
+        if not set(real) & set(names):
+            raise ValueError(f"{paths[0]} and {path} have no column in common: they are not of one table")
         if alone := [(file, names) for file, names in alone if names]:
             said = "; ".join(f"only {file} has the columns {', '.join(names)}" for file, names in alone)
             lacking = [name for _, names in alone for name in names]

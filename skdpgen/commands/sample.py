@@ -33,7 +33,7 @@ def add(command):
         metavar="CLASS=SHARE",
         action="append",
         default=[],
-        help="share of a class, repeated for every class; or balanced, for equal shares",
+        help="share of a class, for every class: repeated, or separated by commas; or balanced, for equal shares",
     )
     command.add_argument(
         "--separator",
@@ -179,8 +179,10 @@ def read_class_ratio(texts, synthesizer):
     if not codec.n_classes:
         raise ValueError("--class-ratio: the model was fitted without a target of classes, and has no classes")
     classes = {str(value): value for value in codec.classes}
+    # commas part the classes of one option, unless the name of a class has them
+    parts = (part for text in texts for part in ([text] if text.rpartition("=")[0] in classes else text.split(",")))
     ratio = {}
-    for text in texts:
+    for text in parts:
         name, equals, share = text.rpartition("=")
         if not equals:
             raise ValueError(f"--class-ratio must be balanced, or CLASS=SHARE; got {text}")

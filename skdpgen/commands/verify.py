@@ -56,7 +56,7 @@ def run(arguments):
     if accountant is not None:
         _print_ledger(arguments, accountant, found)
     if card is not None:
-        _print_card(arguments, card, computed, files)
+        _print_card(arguments, card, computed, files, found)
     private = [stated["private"] for stated in (found, card) if stated is not None]
     return 0 if all(private) else 1
 
@@ -83,8 +83,8 @@ def _print_ledger(arguments, accountant, found):
     print(f"  head     {found['head'] or 'none yet: the next charge begins the chain'}")
 
 
-def _print_card(arguments, card, computed, files):
-    from ..accounting._card import FILES
+def _print_card(arguments, card, computed, files, of_ledger):
+    from ..accounting._card import ALONE, FILES
     from ..utils.printing import one_line, printable
 
     def shown(text):  # a text of the card can neither begin a new line nor send commands to a terminal
@@ -109,8 +109,16 @@ def _print_card(arguments, card, computed, files):
         print(f"  public   {shown(text[:_SHOWN])}{more}")
     for name, path in files.items():
         print(f"  file     {shown(path)}: the {FILES[name]} that the card was written with")
-    if arguments.ledger is not None:
+    n_later = 0
+    if of_ledger is not None:
         n = len(card["ledger"]["charges"])
+        n_later = of_ledger["charges"] - n
         print(f"  file     {arguments.ledger}: the ledger of this card; its charges begin with the {n} of the card")
     for text in card.remarks:
-        print(f"  note     {text}")
+        if not (n_later and text == ALONE):
+            print(f"  note     {text}")
+    if n_later:
+        print(
+            f"  note     later fits, which the card does not know, were charged to this ledger ({n_later:,} "
+            f"charge{'s' if n_later > 1 else ''}): the cost of all of them together is that of {arguments.ledger} above"
+        )

@@ -284,6 +284,12 @@ class ArrayRows:
         """Whether classes are learned, so that the delta of a threshold is charged; public."""
         return self.labels is not None and self.labels.classes is None and not self.numeric_target
 
+    @property
+    def undeclared(self):
+        """Parameters whose facts are learned, such as "bounds="; public."""
+        open_ = {"bounds=": self.bounds is None, "l2_bound=": self.l2_bound is None, "classes=": self.learns_classes}
+        return [name for name, learned in open_.items() if learned]
+
     def phases(self, share):
         """Return the releases that `learn` makes."""
         learned = scaling_phases(self.bounds, self.l2_bound, share)
@@ -460,14 +466,29 @@ def point_out_images(bounds, give="declare "):
     # nan differs from itself
     if not len(low) or (low != low[0]).any() or (high != high[0]).any():
         return
+    for shape in _square_shapes(len(low)):
+        warn_user(
+            f"{len(low)} columns with one declared range, {low[0]:g} to {high[0]:g}: if the rows are images, "
+            f"{give}image_shape={shape}, without which much of their quality is lost; else ignore this"
+        )
+
+
+def point_out_images_of_one_dtype(n_columns, dtype):
+    """Warn where the columns of a table without declared bounds may be pixels, by their number and their dtype."""
+    for shape in _square_shapes(n_columns):
+        warn_user(
+            f"{n_columns} columns of one dtype, {dtype}: if the rows are images, give them as an array (X.to_numpy()), "
+            f"with the classes as y, and declare image_shape={shape} and bounds=, the range of the pixels, without "
+            "which much of their quality is lost; else ignore this"
+        )
+
+
+def _square_shapes(n_columns):
+    """Shapes of square images, grey or of three channels, that have so many values and are not tiny."""
     for channels in (1, 3):
-        side = math.isqrt(len(low) // channels)
-        if side >= _SMALLEST_SIDE and side * side * channels == len(low):
-            shape = (side, side) if channels == 1 else (side, side, channels)
-            warn_user(
-                f"{len(low)} columns with one declared range, {low[0]:g} to {high[0]:g}: if the rows are images, "
-                f"{give}image_shape={shape}, without which much of their quality is lost; else ignore this"
-            )
+        side = math.isqrt(n_columns // channels)
+        if side >= _SMALLEST_SIDE and side * side * channels == n_columns:
+            yield (side, side) if channels == 1 else (side, side, channels)
 
 
 def lowpass_basis(image_shape, n_frequencies, n_colour=None):

@@ -208,13 +208,19 @@ def learn_classes(values, noise_multiplier, delta, rng, neighboring, *, key=None
     `key`: sort key of the classes; None sorts them as they are.
     `unit_sizes` (n_rows,): as in `joint_histogram`.
     `dtype`: name of the dtype of y, where the caller can take it for a quantity.
-    Returns a sorted tuple: empty, with a UtilityWarning, where the noise hides every class.
+    Returns a sorted tuple: empty, with a UtilityWarning, where the noise hides every class. Another warning says that a
+        single class was learned.
     """
     observed = sorted(pd.unique(values).tolist(), key=key)
     counts = histogram(label_codes(values, observed), len(observed), unit_sizes)
     kept = release_names(observed, counts, noise_multiplier, delta, rng, neighboring)
     if not kept:
         warn_user(hidden_classes("y", dtype))
+    elif len(kept) == 1 and noise_multiplier > 0:
+        warn_user(
+            f"one class alone was learned of y ({listed(kept)}), and rows of others were left out, if there are any: "
+            "the noise hides rare classes. Declare the classes, if they are public, by classes=[...]"
+        )
     return tuple(kept)
 
 

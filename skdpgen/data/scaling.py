@@ -111,8 +111,10 @@ def check_bounds(bounds, n_features):
     if pairs.shape == (2,):
         pairs = np.broadcast_to(pairs, (n_features, 2))
     if pairs.shape != (n_features, 2):
+        swapped = ": for two arrays of lower and upper bounds, give numpy.column_stack((low, high))"
         raise InvalidInputError(
             f"bounds must be a pair, or one pair for each of {n_features} columns; got shape {pairs.shape}"
+            + (swapped if pairs.shape == (2, n_features) else "")
         )
     if not np.isfinite(pairs).all() or not (pairs[:, 0] < pairs[:, 1]).all():
         raise InvalidInputError("bounds must be finite, with the lower below the upper in every column")

@@ -13,7 +13,14 @@ from ..tabular import Numeric
 from ..tabular._identifiers import merge_keys
 from ..tabular._schema import check_unique
 from ..utils.validation import advice_of_foreign_table, is_foreign_table, validate_data, validate_rows
-from .arrays import ArrayRows, check_image_shape, point_out_images, point_out_pixels, point_out_truth_values
+from .arrays import (
+    ArrayRows,
+    check_image_shape,
+    point_out_images,
+    point_out_images_of_one_dtype,
+    point_out_pixels,
+    point_out_truth_values,
+)
 from .frames import FrameRows
 from .scaling import check_bounds
 from .sources import is_table_path, open_source
@@ -37,7 +44,8 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True, images=Tru
     _refuse_containers(X)
     source, unit = open_source(X), estimator._unit
     if source is not None:
-        refuse_given(estimator, ("bounds", "l2_bound", "image_shape"), "for arrays; for a DataFrame, declare schema=")
+        _refuse_image_shape(estimator)
+        refuse_given(estimator, ("bounds", "l2_bound"), "for arrays; for a DataFrame, declare schema=")
         check_unique(source.head.columns)
         head, schema, shared["units"] = without_unit(estimator, source.head, groups)
         validate_data(estimator, head, skip_check_array=True)
@@ -75,7 +83,8 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
     _refuse_containers(X)
     shared = {name: getattr(estimator, name) for name in ("classes", "target_type", "on_invalid")}
     if isinstance(X, pd.DataFrame):
-        refuse_given(estimator, ("bounds", "image_shape"), "for arrays; for a DataFrame, declare schema=")
+        _refuse_image_shape(estimator)
+        refuse_given(estimator, ("bounds",), "for arrays; for a DataFrame, declare schema=")
         check_unique(X.columns)
         head, schema, units = without_unit(estimator, X, groups)
         validate_data(estimator, head, skip_check_array=True)
@@ -157,13 +166,25 @@ def _unit_column(estimator, head, groups):
     return column
 
 
+def _refuse_image_shape(estimator):
+    if getattr(estimator, "image_shape", None) is not None:
+        raise InvalidInputError(
+            "image_shape= is for arrays, and X is a DataFrame: give the columns of pixels as an array, by "
+            "X.to_numpy(), and the classes as y, with bounds=, the range of the pixels"
+        )
+
+
 def _point_out_images(rows):
     """Warn where the columns of a frame, but for one class label, may be pixels."""
     columns = rows.table.columns
     pixels = [column for column in columns if isinstance(column, Numeric)]
-    if len(columns) - len(pixels) <= 1 and pixels and all(column.complete for column in pixels):
+    if len(columns) - len(pixels) > 1 or not pixels:
+        return
+    if all(column.complete for column in pixels):
         bounds = np.array([column.bounds for column in pixels], dtype=np.float64)
         point_out_images(bounds.T, "give them as an array, with the classes as y, and declare ")
+    elif not any(column.complete for column in pixels) and len({column.dtype for column in pixels}) == 1:
+        point_out_images_of_one_dtype(len(pixels), pixels[0].dtype)
 
 
 def refuse_given(estimator, names, why):

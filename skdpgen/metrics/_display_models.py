@@ -23,7 +23,7 @@ class ImageGridDisplay(SamplesDisplay):
     Parameters
     ----------
     real, synthetic : arrays of shape (n_rows, n_across, height, width) or (..., channels)
-        NaN where there is no image.
+        NaN where there is no image. `real` may be None.
     value_range : (float, float)
         Darkest and lightest value.
 
@@ -34,7 +34,8 @@ class ImageGridDisplay(SamplesDisplay):
 
     Notes
     -----
-    **Leak.** Shows real images. For the data holder alone, unless they are public.
+    **Leak.** Shows real images. For the data holder alone, unless they are public. With ``real=None`` it shows
+    synthetic images alone, and may be published.
     """
 
     def __init__(self, real, synthetic, value_range):
@@ -47,15 +48,18 @@ class ImageGridDisplay(SamplesDisplay):
         Parameters
         ----------
         real, synthetic : array of shape (n_images, ...), or pair (X, y)
+            ``real=None`` draws the synthetic images alone.
         image_shape : (height, width) or (height, width, channels), default=None
             None is the shape of the arrays, or a square.
         n_across : int, default=10
         n_rows : int, default=10
             Rows of images; with labels, of classes at most.
         bounds : (low, high), default=None
-            Darkest and lightest value; None is the range of the real images.
+            Darkest and lightest value; None is the range of the real images, or else of the synthetic ones.
         ax : Axes, default=None
         """
+        alone = real is None
+        real = synthetic if alone else real
         (X, y), (Z, z) = (rows if isinstance(rows, tuple) else (rows, None) for rows in (real, synthetic))
         if (y is None) != (z is None):
             raise ValueError("give labels with both samples, or with neither")
@@ -64,13 +68,16 @@ class ImageGridDisplay(SamplesDisplay):
             raise ValueError(f"real and synthetic images must have one shape; got {X.shape[1:]} and {Z.shape[1:]}")
         groups = [None] * n_rows if y is None else list(np.unique(np.asarray(y)))[:n_rows]
         value_range = (float(X.min()), float(X.max())) if bounds is None else tuple(map(float, bounds))
-        return cls(_sheet(X, y, groups, n_across), _sheet(Z, z, groups, n_across), value_range).plot(ax=ax)
+        sheet = None if alone else _sheet(X, y, groups, n_across)
+        return cls(sheet, _sheet(Z, z, groups, n_across), value_range).plot(ax=ax)
 
     def plot(self, ax=None, *, cmap="gray_r"):
-        """Draw both sheets side by side."""
-        axes = axes_grid(self, ax, 1, 2, (5.0, 5.0))[0]
+        """Draw both sheets side by side, or that of synthetic images alone."""
+        sheets = {"real": self.real, "synthetic": self.synthetic}
+        sheets = {title: images for title, images in sheets.items() if images is not None}
+        axes = axes_grid(self, ax, 1, len(sheets), (5.0, 5.0))[0]
         low, high = self.value_range
-        for panel, images, title in zip(axes, (self.real, self.synthetic), ("real", "synthetic")):
+        for panel, (title, images) in zip(axes, sheets.items()):
             sheet = _tiles(images, low)
             if sheet.ndim == 3:
                 sheet = np.clip((sheet - low) / ((high - low) or 1.0), 0, 1)

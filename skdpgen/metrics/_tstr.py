@@ -27,6 +27,8 @@ from ._samples import MOST_LEVELS, as_frame, column_kind, each_distinct, to_numb
 
 # Share of the test rows with one class, above which accuracy says little.
 _MOST_OF_ONE_CLASS = 0.8
+# Most classes of whole numbers that are classified where no classifier is given.
+_MOST_CLASSES = 100
 
 
 def protocol_classifiers(random_state=0):
@@ -112,7 +114,9 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
                 "the test rows must contain both classes of the target: give more test rows, or another positive="
             )
     else:
-        classifiers = _default_estimator(y_train) if classifiers is None else classifiers
+        if classifiers is None:
+            classifiers = _default_estimator(y_train)
+            _refuse_quantity(y_train, classifiers)
         y_train = np.asarray(y_train)
         tests = {name: (X, np.asarray(y)) for name, (X, y) in tests.items()}
         if scoring is None and any(map(is_classifier, classifiers.values())):
@@ -132,6 +136,16 @@ def tstr_report(synthetic, real, *, target=None, positive=None, classifiers=None
             for test, (X, y) in tests.items():
                 reports[test][name] = score(fitted, encode(X), y)
     return reports if isinstance(real, dict) else reports[""]
+
+
+def _refuse_quantity(y, classifiers):
+    """Refuse whole numbers of very many values, for each of which boosting would grow trees for hours."""
+    numbers = pd.api.types.is_integer_dtype(getattr(y, "dtype", np.asarray(y).dtype))
+    if numbers and any(map(is_classifier, classifiers.values())) and pd.Series(y).nunique() > _MOST_CLASSES:
+        raise ValueError(
+            f"whole numbers are taken for classes, and the target has more than {_MOST_CLASSES} of them: for a "
+            "quantity use tstr_regression, or classifiers=, such as a regressor"
+        )
 
 
 def _warn_of_accuracy(targets):

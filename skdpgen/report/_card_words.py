@@ -15,6 +15,7 @@ from typing import Any
 from .. import __version__
 from .._types import in_words
 from ..accounting import membership_advantage, true_positive_rate
+from ..accounting._accountant import names_of_releases
 from ..accounting._card import FILES, remark_on_epsilon, value_of_filter
 from ..utils.printing import one_line, without_middle
 from ._page import bullets, details, page, paragraph, section, table
@@ -32,7 +33,7 @@ _RELEASES = ["label", "release", "mechanism", "noise_multiplier", "sampling_rate
 class Part:
     """A section: sentences, then a list, then tables of (caption, header, rows).
 
-    `folded` tables are long, and shown on the page alone.
+    `folded` tables are long, and shown on the page alone; `lines` stand for them on a terminal.
     """
 
     key: str
@@ -41,6 +42,7 @@ class Part:
     items: list[str] = field(default_factory=list)
     tables: list[tuple[str, list[str], list[tuple]]] = field(default_factory=list)
     folded: list[tuple[str, list[str], list[tuple]]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
 
 
@@ -267,7 +269,63 @@ def _ledger(card, found, entries) -> Part:
     report = card.accountant().report()
     rows = [tuple(_cell(value) for value in line) for line in report[_RELEASES].itertuples(index=False)]
     header = ["fit", "release", "mechanism", "noise multiplier", "sampling rate", "count", "share", "status"]
-    return Part("ledger", "What was spent", sentences, folded=[("Every release", header, rows)])
+    items = _released(card)
+    if items:
+        sentences.append("The releases of this fit:")
+    return Part("ledger", "What was spent", sentences, items, folded=[("Every release", header, rows)])
+
+
+# What releases are, by their names, in words for readers who know none of the methods.
+_OF_ALL = {
+    "unit_rows": "how many rows a unit has, to learn how many of them are used",
+    "bounds": "counts of magnitudes, from which bounds were learned",
+    "l2_bound": "counts of lengths of rows, from which a limit was learned",
+    "classes": "counts of the classes, from which the list of classes was learned",
+    "mean": "sums of the rows",
+    "moments": "counts and sums that show how values are distributed, and how columns go together",
+}
+_OF_MODELS = {
+    "schema": "counts of magnitudes, years and categories, from which bounds and categories were learned",
+    "numbers": "the counts of numbers and dates once more, to see more of them",
+    "categories": "the counts of categories once more, to find rarer ones",
+    "ranges": "finer counts of numbers far from zero, such as years",
+    "bins": "fine counts of the values of numbers and dates",
+    "rows": "the number of rows",
+    "row_count": "the number of rows",
+    "levels": "counts of the categories of columns with very many of them",
+    "triples": "how each three columns go together",
+    "target": "one step that improves a model of the target",
+    "units": "counts of what is constant within a unit",
+    "unit_pairs": "how alike the rows of a unit are",
+    "norm": "counts of distances from the means",
+    "greys": "how many pixels are neither dark nor bright",
+    "cells": "counts and sums of parts of each class",
+    "features": "sums that show strokes and textures of images",
+    "mixture": "sums of each step of fitting groups of similar rows",
+    "decoder": "sums of each step of training a network",
+}
+_WORDS_OF_RELEASES = {
+    **dict.fromkeys(("P3GMSynthesizer", "MomentSynthesizer"), _OF_ALL | _OF_MODELS),
+    "DPPCA": _OF_ALL,
+    "DPGaussianMixture": _OF_ALL | {"em": "sums of each step of fitting groups of similar rows"},
+}
+# Those that a fit replaces by `moments` once more where they would show nothing.
+_OR_MOMENTS = {"numbers", "categories", "ranges", "triples", "target"}
+
+
+def _released(card) -> list[str]:
+    """The releases of the fit that have words here, each once; `numbers` and others may be other counts once more."""
+    known = _WORDS_OF_RELEASES.get(str(card["model"]["name"]), {})
+    names = dict.fromkeys(
+        name for charge in card.charges for name in names_of_releases(charge.label, len(charge.releases))[1]
+    )
+    said = [f"{name}: {known[name]}" for name in names if name in known]
+    if any(name in _OR_MOMENTS for name in names if name in known):
+        listed = ", ".join(name for name in names if name in _OR_MOMENTS & set(known))
+        said.append(
+            f"where one of {listed} would show nothing, the fit measured others of this list again in its place"
+        )
+    return said
 
 
 def _public(card) -> Part:
@@ -286,13 +344,20 @@ def _public(card) -> Part:
     ]
     if not items:
         items = ["none"]
-    folded, after, columns = [], [], card.get("columns")
+    folded, lines, after, columns = [], [], [], card.get("columns")
     if isinstance(columns, list) and columns:
         header = ["column", "kind", "facts, taken as public or learned", "source of the public ones"]
-        folded = [("Columns and the facts of each", header, [_column(column) for column in columns])]
+        rows = [_column(column) for column in columns]
+        folded = [("Columns and the facts of each", header, rows)]
+        lines = [_line(*row) for row in rows]
         if any(isinstance(column, dict) and None in column.values() for column in columns):
             after = ["Facts that were learned cost a part of epsilon: they are protected like all results."]
-    return Part("public", "What was assumed public", sentences, items, folded=folded, after=after)
+    return Part("public", "What was assumed public", sentences, items, folded=folded, lines=lines, after=after)
+
+
+def _line(name, kind, facts, source) -> str:
+    more = f" ({source})" if source else ""
+    return f"{name}: {'; '.join(text for text in (kind, facts) if text)}{more}"
 
 
 # Where the public facts of a column are from, in words.
@@ -456,7 +521,7 @@ def _cell(value) -> Any:
 # Rows of a table on the page; a card may hold twenty thousand charges.
 _MOST_ROWS = 2_000
 # Items of a list in a terminal, and width of its lines.
-_MOST_ITEMS, _WIDTH = 12, 100
+_MOST_ITEMS, _MOST_LINES, _WIDTH = 12, 100, 100
 
 
 def card_page(card) -> str:
@@ -538,10 +603,11 @@ def card_text(card) -> str:
             for row in rows if len(rows) > 1 else ():
                 figures = (f"{name}: {value}" for name, value in zip(header[1:], row[1:]))
                 lines += _wrapped(f"{row[0]}: {'; '.join(figures)}", "  - ")
-        for item in part.items[:_MOST_ITEMS]:
-            lines += _wrapped(item, "  - ")
-        if len(part.items) > _MOST_ITEMS:
-            lines.append(f"  and {len(part.items) - _MOST_ITEMS:,} more, on the card and its page")
+        for items, most in ((part.items, _MOST_ITEMS), (part.lines, _MOST_LINES)):
+            for item in items[:most]:
+                lines += _wrapped(item, "  - ")
+            if len(items) > most:
+                lines.append(f"  and {len(items) - most:,} more, on the card and its page")
         for sentence in part.after:
             lines += _wrapped(sentence, "  ")
     return "\n".join(lines) + "\n"

@@ -275,7 +275,7 @@ def _release_moments(rows, codec, model, fit):
     noise_sds = longer * sd * radius**2, sd * radius / CLASS_MEAN_WEIGHT
     if rows.image_shape is not None:
         means = centers + released.sum / released.count[:, None]
-        _point_out_hidden_images(codec, means, released.count, noise_sds[1])
+        _point_out_hidden_images(codec, means, released.count, noise_sds[1], rows.undeclared)
     k = _n_components(rows, model, centers.shape)
     if model.mixture is not None:
         _point_out_hidden_components(released, noise_sds[0], k)
@@ -355,10 +355,11 @@ def _class_gaussians(codec, latents):
     return _Gaussians(space, latents.mixture, means, latents.residual_variance, latents.dither)
 
 
-def _point_out_hidden_images(codec, means, counts, sd):
+def _point_out_hidden_images(codec, means, counts, sd, undeclared):
     """Warn, from released values and their known noise alone, of classes whose mean image is noise for the most part.
 
     `means` (n_classes, d): released, encoded. `counts` (n_classes,): released. `sd`: of the noise on an entry of a sum.
+    `undeclared`: public: names of parameters.
     """
     n = codec.n_features
     shares = codec.box.to_unit(means @ codec.lowpass.T)[:, :n]
@@ -366,9 +367,10 @@ def _point_out_hidden_images(codec, means, counts, sd):
     hidden = int(np.count_nonzero(np.square(shares).sum(axis=1) < noise / _MOSTLY_NOISE))
     if hidden and not _are_dark(shares):
         which = f"the images of {hidden} of {len(means)} classes" if len(means) > 1 else "the images"
+        advice = f"; declare {' and '.join(undeclared)}, if public" if undeclared else ""
         warn_user(
             f"the noise hides {which}: more than half of what their released means show is noise. Take more rows or a "
-            "larger epsilon, or smaller images; declare bounds=, l2_bound= and classes=, if they are public"
+            f"larger epsilon, or smaller images{advice}"
         )
 
 

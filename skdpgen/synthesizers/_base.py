@@ -49,6 +49,7 @@ from ._count_errors import (
     point_out_hidden_classes,
     point_out_learned_classes,
     point_out_learned_combinations,
+    point_out_learned_labels,
 )
 from ._released import ReleasedModel, recorded_parameters, save_state
 from ._summary import summarize
@@ -145,6 +146,8 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             point_out_few_rows(*rows, plan)
             point_out_learned_classes(rows[0], plan)
             point_out_learned_combinations(rows[0], plan)
+        elif rows[0].learns_classes:
+            point_out_learned_labels(rows[0].labels, plan, may_be_quantity=rows[0].image_shape is None)
         if (checkpoint := self._open_checkpoint) is not None:
             checkpoint.check(plan, describe_rows(self, rows[0], plan.relation))
 
@@ -173,6 +176,10 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         if self.model_.kind == "frame":
             for text in self.summary_.warnings():
                 warn_user(text)
+
+    def _how_to_go_on(self):
+        checkpoint = self._open_checkpoint
+        return None if checkpoint is None else checkpoint.how_to_go_on
 
     @property
     def _open_checkpoint(self):
@@ -383,7 +390,9 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
 
     def _conditional(self, name):
         if not self.model_.codec.n_classes:
-            raise ValueError(f"{name} needs a class-conditional model: fit with a categorical y or target")
+            has_given = self.model_.kind == "frame" and hasattr(self.model_, "given")
+            given = "; sample(n, given={...}) draws rows with given values" if has_given else ""
+            raise ValueError(f"{name} needs a class-conditional model: fit with a categorical y or target{given}")
         return self.model_.codec
 
     def _named(self):

@@ -68,6 +68,7 @@ class FitCheckpoint:
 
     def __init__(self, path, accountant, estimator):
         self.path, self.planner, self.resumed, self.training = path, accountant, False, None
+        self._is_written = False  # with the first releases
         self.accountant, self._model = accountant, type(estimator).__name__
         self._parameters = _json(describe(flat_parameters(estimator), _FREE))
         self._defaults = _json(describe(flat_parameters(type(estimator)()), _FREE))
@@ -195,6 +196,13 @@ class FitCheckpoint:
         content = self._content(0, None)
         plan.take_block(_hash(content))
         self._put(content)
+        self._is_written = True
+
+    def how_to_go_on(self):
+        """Return what to do after an interruption, in words, where there are first releases in the file; else ""."""
+        if not (self.resumed or self._is_written):
+            return ""
+        return f"; the same call goes on from {self.path}, and charges nothing more"
 
     def write(self, plan, tensors, numbers, steps, noise):
         """Write the training after some steps, once the next block was taken from the ledger, or the fit was ended.

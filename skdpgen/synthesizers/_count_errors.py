@@ -293,9 +293,7 @@ class PlannedTable:
 
         `n_rows`: assumed.
         """
-        noise, neighboring = plan.noise_multipliers, plan.relation
-        if isinstance(plan.unit, OpenUnit):
-            neighboring = replace(neighboring, unit=plan.unit.closed())
+        noise, neighboring = plan.noise_multipliers, _assumed_relation(plan)
         sizes = _learned_sizes(self.schema, plan, neighboring)
         lost, kept = (0.0, 0.0) if sizes is None else sizes
         noise = {**noise, "moments": _moments_noise(self.schema, noise, neighboring, n_rows)} if self.tables else noise
@@ -455,11 +453,7 @@ def point_out_learned_classes(rows, plan):
     open_ = [
         name for name in rows.targets if isinstance(rows.schema[name], Categorical) and not rows.schema[name].complete
     ]
-    sizes = _learned_sizes(rows.schema, plan, plan.relation) if open_ else None
-    if sizes is None or sizes.kept < _RARE_CLASS:
-        return
-    what = "units" if weighs_units(plan.relation) else "rows"
-    one = "classes=[...], or " if len(rows.targets) == 1 else ""
+    sizes = _learned_sizes(rows.schema, plan, _assumed_relation(plan)) if open_ else None
     dtypes = {name: rows.schema[name].dtype for name in open_}
     whole = [name for name, dtype in dtypes.items() if dtype is not None and pdt.is_integer_dtype(parse_dtype(dtype))]
     quantity = (
@@ -468,10 +462,41 @@ def point_out_learned_classes(rows, plan):
         if whole
         else ""
     )
+    one = "classes=[...], or " if len(rows.targets) == 1 else ""
+    _warn_of_learned_classes(f"the target {listed(open_)}", sizes, plan, f"{one}the schema", quantity)
+
+
+def point_out_learned_labels(labels, plan, *, may_be_quantity):
+    """Do the same for the y of an array, whose classes have a histogram by themselves.
+
+    `labels`: of rows whose classes are learned. `may_be_quantity`: False where y can be no quantity.
+    """
+    noise, relation = plan.noise_multipliers["classes"], _assumed_relation(plan)
+    sizes = None
+    if noise:
+        lost = selection_threshold(joint_sd(1, noise, relation), plan.extra_delta, 1, unit_of(relation))
+        sizes = KeptSizes(lost, smallest_kept(1, 1, noise, plan.extra_delta, relation))
+    whole = may_be_quantity and pdt.is_integer_dtype(parse_dtype(labels.dtype))
+    quantity = ' If y is a quantity, and no classes, give target_type="numeric".' if whole else ""
+    _warn_of_learned_classes("y", sizes, plan, "classes=[...]", quantity)
+
+
+def _assumed_relation(plan):
+    """The relation of a plan, with an assumed number of rows of a unit where the fit learns it."""
+    relation = plan.relation
+    return replace(relation, unit=plan.unit.closed()) if isinstance(plan.unit, OpenUnit) else relation
+
+
+def _warn_of_learned_classes(target, sizes, plan, how, quantity):
+    if sizes is None or sizes.kept < _RARE_CLASS:
+        return
+    what, assumed = "units" if weighs_units(plan.relation) else "rows", ""
+    if isinstance(plan.unit, OpenUnit):
+        assumed = f" (with {plan.unit.closed().max_rows} rows of a unit; the fit learns how many are used)"
     warn_user(
-        f"the classes of the target {listed(open_)} are learned: {sizes.in_words(what)}. If the classes are public, "
-        f"declare them, by {one}the schema: much smaller classes are then kept, and nothing is spent on the list of "
-        f"classes.{quantity} Nothing was charged before this warning"
+        f"the classes of {target} are learned: {sizes.in_words(what)}{assumed}. If the classes are public, declare "
+        f"them, by {how}: much smaller classes are then kept, and nothing is spent on the list of classes.{quantity} "
+        "Nothing was charged before this warning"
     )
 
 

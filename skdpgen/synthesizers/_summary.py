@@ -261,7 +261,15 @@ class FitSummary:
                 f"nearly all rows of {_named(values)} are at one value: leave out a constant column; of any other the "
                 "noise or the learned bounds hide the other values: declare its bounds in the schema, if public"
             )
-        if single := [c for c in self.columns if "one category" in c.ends]:
+        single = [c for c in self.columns if "one category" in c.ends]
+        if targets := [c for c in single if c.kind == "target"]:
+            named = _named([f"{c.name!r} ({self._spikes[c.name][0]})" for c in targets])
+            rest = f": {self._kept_in_words()}" if self.smallest_kept else ""
+            yield (
+                f"one class alone was learned of the target {named}, so the model shows no difference between "
+                f"classes{rest}. Declare the classes, if they are public, by classes=[...], or the schema"
+            )
+        if single := [c for c in single if c.kind != "target"]:
             named = _named([f"{c.name!r} ({self._spikes[c.name][0]})" for c in single])
             yield (
                 f"one category alone was learned of {named}, and every synthetic row has it: {self._kept_in_words()}. "
@@ -349,7 +357,7 @@ def summarize(model, card: PrivacyCard, importance=None):
         columns.append(summary)
         if values:
             spikes[column.name] = values
-        elif hides and _is_one_category(summary):
+        elif _is_one_category(summary) and (hides or summary.kind == "target"):
             columns[-1] = replace(summary, ends=("one category",))
             spikes[column.name] = [repr(value) for value in column.categories]
     what = {"counted": "units", "n_counted": n_counted} if counts_units else {}
@@ -457,8 +465,8 @@ def _column_of(column, codec, shares, error, n_counted, visible, present, empty)
 
 
 def _is_one_category(summary):
-    """Whether a single category was learned, and nothing says that others were lost."""
-    alone = summary.kind == "category" and summary.learned and summary.categories == 1
+    """Whether a single category or class was learned, and nothing says that others were lost."""
+    alone = summary.kind in ("category", "target") and summary.learned and summary.categories == 1
     return bool(alone and summary.other is not None and summary.other <= _MUCH and not summary.ends)
 
 

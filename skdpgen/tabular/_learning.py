@@ -23,6 +23,7 @@ from ..mechanisms import (
 from ..mechanisms._selection import above_threshold, occupied_cells, widened, with_hidden_signs
 from ..utils.callers import warn_user
 from ..utils.categories import family
+from ..utils.printing import listed
 from ..utils.watching import tell_kept
 from ._columns import (
     MAX_INTEGER,
@@ -68,6 +69,8 @@ _NANOSECONDS = 1677
 # Probability of being occupied from which a cell next to the range of years is added to it: the ends of sparse rows
 # are not sharp, and bounds that are too wide clip nothing.
 _MAYBE_OCCUPIED = 0.05
+# Most columns that a warning names.
+_NAMED = 20
 # A resolution is learned where the counted rows exceed this many standard deviations of the noise on one of its
 # cells. It is the coarsest one that all rows but this share have, and this many standard deviations.
 # With fewer rows, it is learned where more rows have it than need a finer one, by so many standard deviations: numbers
@@ -643,26 +646,27 @@ class Unlearned:
             yield hidden_classes(", ".join(map(repr, targets)), dtype, len(self.targets))
         hidden = [name for name in hidden if name not in self.targets]
         if hidden:
-            texts = [repr(name) for name in hidden if isinstance(self._columns[name], Categorical)]
+            texts = [name for name in hidden if isinstance(self._columns[name], Categorical)]
             yield (
                 f"too few rows or too little budget to learn the bounds or categories of "
-                f"{', '.join(map(repr, hidden))}: declare them, if they are public"
+                f"{listed(hidden, _NAMED)}: declare them, if they are public"
                 + (
-                    f". In {', '.join(texts)} no value is shared by enough rows: drop a column of unique values (ids, "
-                    "free text), which cannot be released privately"
+                    f". In {listed(texts, _NAMED)} no value is shared by enough rows: drop a column of unique values "
+                    "(ids, free text), which cannot be released privately"
                     if texts
                     else ""
                 )
             )
         if self._missing:
-            absent = [repr(name) for name in self._columns if name in self._missing]
+            absent = [name for name in self._columns if name in self._missing]
             numbers = "; numbers and dates are missing in all synthetic rows" if self.empty else ""
             if numbers and self.constructed:
                 numbers += ", and columns that constraints construct from them are lost"
             yield (
-                f"of {', '.join(absent)} the released counts show missing values and nothing else: drop the column if "
-                "all its values are missing, else declare its bounds or categories, if they are public. Values of "
-                f"fewer than {max(self._missing.values()):.0f} rows cannot be distinguished from noise here{numbers}"
+                f"of {listed(absent, _NAMED)} the released counts show missing values and nothing else: drop the "
+                "column if all its values are missing, else declare its bounds or categories, if they are public. "
+                f"Values of fewer than {max(self._missing.values()):.0f} rows cannot be distinguished from noise "
+                f"here{numbers}"
             )
 
 

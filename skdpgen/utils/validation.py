@@ -255,13 +255,20 @@ def validate_rows(estimator, X, *, dtype="numeric", **options):
     if is_foreign_table(X) and not holds_numbers(X):
         raise InvalidInputError(advice_of_foreign_table(X))
     check_names(getattr(X, "columns", ()))
+    if isinstance(X, np.ma.MaskedArray):  # scikit-learn takes the values behind the mask
+        raise InvalidInputError("X is a masked array: give pandas.DataFrame(X), in which masked values are missing")
+    if getattr(getattr(X, "dtype", None), "names", None):
+        raise InvalidInputError("X is an array of records with named fields: give pandas.DataFrame(X)")
     if is_of_dask(X):
         with without_cells(f"the {type(X).__name__} of dask", "compute it"):
             X = X.compute()
     try:
         X = validate_data(estimator, X, dtype=dtype, **options)
         if X.dtype.kind not in "biufO":
-            raise InvalidInputError(f"X holds values that are not numbers, of dtype {X.dtype}")
+            raise InvalidInputError(
+                f"X holds values that are not numbers, of dtype {X.dtype}: the synthesizers take a DataFrame of them, "
+                "pandas.DataFrame(X)"
+            )
         if X.dtype.kind == "O":  # frames of categories or periods come back as objects: they must fail here
             X = X.astype(np.float64)
             if not np.isfinite(X).all():

@@ -23,7 +23,7 @@ from skdpgen import (
     Schema,
 )
 from skdpgen.data.arrays import check_image_shape, point_out_images
-from skdpgen.exceptions import UtilityWarning
+from skdpgen.exceptions import InvalidInputError, UtilityWarning
 from skdpgen.tabular import Categorical, Numeric
 
 HINT = "if the rows are images"
@@ -44,6 +44,26 @@ def bounds_of(n_features, low=0.0, high=1.0):
 def test_a_square_and_three_squares_of_one_range_are_pointed_out(n_features, shape):
     (said,) = hints(bounds_of(n_features))
     assert f"image_shape={shape}" in said
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_a_table_of_so_many_columns_of_one_dtype_is_pointed_out_before_the_charge():
+    pixels = pd.DataFrame(np.zeros((30, 256), dtype="uint8")).rename(columns="pixel{}".format)
+    model = MomentSynthesizer(1.0, target="digit")
+    (said,) = warnings_of(lambda: model.plan(pixels.assign(digit="a")), HINT)
+    assert "256 columns of one dtype, uint8" in said
+    assert "X.to_numpy()" in said
+    assert "image_shape=(16, 16) and bounds=" in said
+    assert not warnings_of(lambda: model.plan(pixels.astype({"pixel3": float}).assign(digit="a")), HINT)
+    assert not warnings_of(lambda: model.plan(pixels.iloc[:, 1:].assign(digit="a")), HINT)
+    assert not warnings_of(lambda: model.plan(pixels.assign(digit="a", ward="b")), HINT)
+
+
+@pytest.mark.parametrize("make", [MomentSynthesizer, P3GMSynthesizer, DPCGANSynthesizer])
+def test_images_in_a_data_frame_are_refused_with_the_array_to_give(make):
+    model = make(epsilon=1.0, image_shape=(8, 8), bounds=(0, 16))
+    with pytest.raises(InvalidInputError, match=r"image_shape= is for arrays.*X\.to_numpy\(\), and the classes as y"):
+        model.fit(pd.DataFrame(np.zeros((30, 64))))
 
 
 @pytest.mark.parametrize("n_features", [0, 1, 64, 225, 783, 785, 3 * 225])
@@ -221,12 +241,15 @@ def test_images_that_the_noise_hides_are_said_by_their_released_means_and_their_
     )
     (text,) = few
     assert re.match(r"the noise hides the images of \d+ of 10 classes: ", text)
-    assert "Take more rows or a larger epsilon" in text
+    assert text.endswith("Take more rows or a larger epsilon, or smaller images")
     assert not all_
     (text,) = warnings_of(
         lambda: make(0.1, bounds=(0, 16), l2_bound=7.0, image_shape=(8, 8)).fit(X[:60]), "the images:"
     )
     assert text.startswith("the noise hides the images: ")
+    public.pop("l2_bound")
+    (text,) = warnings_of(lambda: make(3.0, **public).fit(X[:100], y[:100]), "hides the images")
+    assert text.endswith("or smaller images; declare l2_bound=, if public")
     assert not warnings_of(lambda: make(np.inf, **public).fit(X[:100], y[:100]), "hides the images")
 
 

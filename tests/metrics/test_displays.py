@@ -151,6 +151,16 @@ def test_displays_take_a_fitted_estimator(rng, ax):
         MarginalsDisplay.from_estimator(unlabelled, X, y)
 
 
+def test_synthetic_images_are_drawn_alone_where_there_are_no_real_ones():
+    images, labels = np.random.default_rng(0).random((40, 16)), np.repeat([0, 1], 20)
+    display = _drawn(ImageGridDisplay.from_samples(None, (images, labels), n_across=5, ax=Figure().subplots()))
+    assert display.real is None
+    assert [panel.get_title() for panel in display.axes_.ravel()] == ["synthetic"]
+    assert display.value_range == (images.min(), images.max())
+    both = ImageGridDisplay.from_samples((images, labels), (images, labels), n_across=5, ax=Figure().subplots())
+    assert np.array_equal(display.synthetic, both.synthetic)
+
+
 def test_image_sheets_hold_the_first_images_of_each_class(rng, ax):
     images, labels = rng.random((40, 16)), np.repeat([0, 1], 20)
     display = _drawn(ImageGridDisplay.from_samples((images, labels), (images, labels), n_across=5, ax=ax))

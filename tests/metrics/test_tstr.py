@@ -116,6 +116,16 @@ def test_any_number_of_classes_without_a_positive_one(frame):
     assert tstr_score(one_class, three, target="label", classifiers=CLASSIFIERS) == pytest.approx(expected)
 
 
+def test_whole_numbers_of_very_many_values_lead_to_regressors(rng):
+    rows = pd.DataFrame({"size": rng.random(300), "price": rng.integers(0, 10_000, 300)})
+    with pytest.raises(ValueError, match="for a quantity use tstr_regression"):
+        tstr_score(rows, rows, target="price")
+    assert tstr_score(rows, rows, target="price", classifiers=LinearRegression()) <= 1
+    grades = rows.assign(price=rows["price"] % 5)
+    assert 0 <= tstr_score(grades, grades, target="price") <= 1
+    assert tstr_score(rows, rows, target="price", positive=rows["price"][0])
+
+
 def test_accuracy_where_a_class_is_rare_warns(frame):
     rare = frame.assign(label=np.where(frame["size"] > 1.3, "yes", "no"))
     with pytest.warns(UserWarning, match="always predicts this class"):

@@ -16,7 +16,7 @@ from _command_line import refused
 from _pages import Page
 from scipy.stats import norm
 
-from skdpgen import DPPCA, MomentSynthesizer, PrivacyAccountant, PrivacyCard, PrivacyUnit, Schema
+from skdpgen import DPPCA, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, PrivacyCard, PrivacyUnit, Schema
 from skdpgen.__main__ import main
 from skdpgen.accounting import Phase, gaussian_mu, non_private_event
 from skdpgen.accounting._card import digest
@@ -271,6 +271,34 @@ def test_a_card_of_many_columns_and_charges_gives_a_page_of_bounded_length(fitte
     assert "The first 2,000 of 5,000; the card holds all." in text
     assert "c1999" in text
     assert "c2000" not in text
+
+
+def test_the_card_says_in_words_what_each_release_is(fitted):
+    html, text = words(card_page(fitted.card_)), " ".join(card_text(fitted.card_).split())
+    names = list(dict.fromkeys(fitted.accountant_.report()["release"]))
+    assert {"schema", "bins", "moments"} < set(names)
+    for said in (html, text):
+        begins = [said.index(f"{name}: ") for name in names]
+        assert begins == sorted(begins)
+        assert "bins: fine counts of the values of numbers and dates" in said
+        assert "would show nothing, the fit measured others of this list again in its place" in said
+    rows = np.random.default_rng(0).random((300, 2))
+    for array in (P3GMSynthesizer(1.0, bounds=(0, 1)).fit(rows, rows[:, 0] > 0.5), DPPCA(1, bounds=(0, 1)).fit(rows)):
+        text = " ".join(card_text(array.card_).split())
+        for name in array.accountant_.report()["release"]:
+            assert f" - {name}: " in text
+        assert "again in its place" not in text
+
+
+def test_the_printed_card_lists_the_facts_of_each_column(fitted):
+    text = " ".join(card_text(fitted.card_).split())
+    assert "- age: numeric; bounds 17, 90; " in text
+    assert "- job: categorical; categories a, b; " in text
+    assert "- pay: numeric; bounds learned, and charged; " in text
+    content = copy.deepcopy(json.loads(fitted.card_.to_json()))
+    content["columns"] = [{"name": f"c{k}", "kind": "boolean", "from": "dtype"} for k in range(150)]
+    text = card_text(signed(content))
+    assert "  - c99: boolean (type of the column)\n  and 50 more, on the card and its page\n" in text
 
 
 def test_the_page_is_accessible_and_fetches_nothing(fitted):

@@ -90,6 +90,17 @@ def test_one_class_in_place_of_a_list_is_refused_with_what_to_give(synth):
         synth.sample(y=3)
 
 
+def test_classes_asked_of_a_model_without_them_lead_to_given_values():
+    rows = pd.DataFrame({"x": np.arange(300) / 300, "size": np.arange(300) / 300})
+    schema = Schema([Numeric("x", (0, 1)), Numeric("size", (0, 1))])
+    synth = MomentSynthesizer(9.0, schema=schema, target="size").fit(rows)
+    with pytest.raises(ValueError, match=r"needs a class-conditional model.*; sample\(n, given=\{\.\.\.\}\) draws"):
+        synth.sample(y=[0.5])
+    array = P3GMSynthesizer(9.0, bounds=(0, 1)).fit(rows.to_numpy())
+    with pytest.raises(ValueError, match=r"with a categorical y or target$"):
+        array.sample(y=[0.5])
+
+
 @pytest.mark.parametrize("model", [MomentSynthesizer, P3GMSynthesizer, PriVAESynthesizer])
 def test_a_schema_that_is_a_path_is_refused_with_the_way_to_read_it(model, tmp_path):
     for schema in ("/home/hunter2/schema.json", tmp_path / "hunter2.json", {"columns": []}):

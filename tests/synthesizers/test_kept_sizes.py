@@ -102,6 +102,62 @@ def test_a_target_that_the_schema_gives_no_dtype_is_learned():
         assert any("the classes of the target 'ill' are learned" in str(each.message) for each in caught)
 
 
+@pytest.mark.parametrize("relation", [RELATION, "replace_one"])
+def test_the_learned_classes_of_an_array_have_the_warning_before_the_charge_and_one_of_a_single_class(relation):
+    X, said = np.random.default_rng(0).uniform(size=(2_000, 3)), []
+    for y, alone in ((np.arange(2_000) % 2, False), (np.arange(2_000) % 200 == 0, True)):
+        accountant = PrivacyAccountant(1.0, neighboring=relation)
+        model = P3GMSynthesizer(accountant=accountant, bounds=(0, 1))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UtilityWarning)
+            with pytest.raises(UtilityWarning, match="the classes of y are learned") as before:
+                model.fit(X, y.astype(int))
+        assert not accountant.charges
+        said.append(str(before.value))
+        with pytest.warns(UtilityWarning) as caught:
+            model.fit(X, y.astype(int))
+        after = [str(w.message) for w in caught if "one class alone was learned of y (0)" in str(w.message)]
+        assert len(after) == alone
+        assert list(model.classes_) == ([0] if alone else [0, 1])
+    assert said[0] == said[1]
+    noise = model.card_.charges[0].releases
+    z = next(r.noise_multiplier for r, name in zip(noise, model.accountant_.report()["release"]) if name == "classes")
+    lost = selection_threshold(joint_sd(1, z, relation), 1e-6)
+    assert f"those of fewer than {lost:.0f} rows are usually lost" in said[0]
+    assert 'give target_type="numeric"' in said[0]
+
+
+@pytest.mark.parametrize("weighting", ["rows", "units"])
+def test_sizes_of_classes_assume_a_number_of_rows_of_a_unit_where_it_is_learned(weighting):
+    X, y, groups = np.random.default_rng(0).uniform(size=(600, 3)), np.arange(600) % 2, np.arange(600) // 3
+    unit, said = PrivacyUnit("person", weighting=weighting), []
+    frame = pd.DataFrame(X, columns=list("abc")).assign(ill=y, person=groups)
+    array = P3GMSynthesizer(0.5, bounds=(0, 1), unit=PrivacyUnit(weighting=weighting))
+    table = MomentSynthesizer(0.5, target="ill", unit=unit)
+    for model, data in ((array, (X, y, groups)), (table, (frame,))):
+        for most in (5, None):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model.set_params(max_rows_per_unit=most).fit(*data)
+            (text,) = [str(w.message) for w in caught if "the classes of" in str(w.message)]
+            said.append(
+                (int(re.search(r"fewer than (\d+)", text)[1]), "(with 5 rows of a unit; the fit learns" in text)
+            )
+    for (declared, _), (learned, stated) in (said[:2], said[2:]):
+        assert stated
+        assert declared <= learned <= 1.5 * declared  # the count of rows has a part of the budget
+    assert not said[0][1]
+
+
+def test_declared_classes_of_an_array_and_little_noise_need_no_warning():
+    X, y = np.random.default_rng(0).uniform(size=(2_000, 3)), np.arange(2_000) % 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UtilityWarning)
+        P3GMSynthesizer(1.0, bounds=(0, 1), classes=[0, 1]).fit(X, y)
+        P3GMSynthesizer(5.0, bounds=(0, 1)).fit(X, y)
+        P3GMSynthesizer(np.inf, bounds=(0, 1)).fit(X, np.zeros(2_000, dtype=int))
+
+
 @pytest.mark.parametrize("kind", ["frame", "array"])
 @pytest.mark.parametrize("make", [MomentSynthesizer, P3GMSynthesizer])
 def test_a_fit_whose_noise_hides_every_class_leads_with_this_and_with_what_to_do_about_whole_numbers(make, kind):

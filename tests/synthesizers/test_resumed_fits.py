@@ -291,6 +291,32 @@ def test_fits_go_on_as_often_as_they_are_interrupted(place):
     assert len(accountant.charges) == 1
 
 
+def test_the_note_of_an_interrupted_fit_says_how_it_goes_on(place):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    _, accountant, path = place
+    for _ in range(2):
+        with after_release(2, "gradient", interrupt), pytest.raises(KeyboardInterrupt) as error:
+            fit(FAST, accountant, path)
+        (note,) = error.value.__notes__
+        assert "this fit was charged epsilon 20 at delta 1e-05; a charge is never refunded" in note
+        assert note.endswith(f"; the same call goes on from {path}, and charges nothing more")
+    fit(FAST, accountant, path)
+    assert len(accountant.charges) == 1
+
+
+def test_the_note_of_a_fit_that_cannot_go_on_promises_nothing(place):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    _, accountant, path = place
+    with after_release(1, "plain", interrupt), pytest.raises(KeyboardInterrupt) as error:
+        fit(FAST, accountant, path)
+    assert error.value.__notes__[0].endswith("a charge is never refunded")
+    refused(lambda: fit(FAST, accountant, path), RuntimeError, "ended before its first releases were written")
+
+
 def test_a_fit_that_ended_between_the_ledger_and_the_file_goes_on(place, monkeypatch):
     """The ledger knows the hash of the file that was not written; the one before it is still there, and known."""
     _, accountant, path = place

@@ -433,6 +433,18 @@ def test_a_column_of_which_one_category_alone_was_learned_is_named():
     assert synth.summary_.columns[-1].ends == ("one category",)
 
 
+def test_a_target_of_which_one_class_alone_was_learned_is_named():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"ill": np.arange(20_000) % 400 == 0, "x": rng.random(20_000)}).astype({"ill": int})
+    with pytest.warns(UtilityWarning) as said, seeded_noise(0, quiet=True):
+        synth = MomentSynthesizer(0.5, schema=Schema([Numeric("x", (0, 1))]), target="ill").fit(frame)
+    found = [str(w.message) for w in said if "one class alone was learned of the target 'ill' (0)" in str(w.message)]
+    assert len(found) == 1
+    assert "rows are usually lost" in found[0]
+    assert list(synth.classes_) == [0]
+    assert synth.summary_.columns[0].ends == ("one category",)
+
+
 def test_a_constant_column_of_many_rows_needs_no_such_warning():
     frame = pd.DataFrame({"sex": ["f"] * 20_000, "x": np.random.default_rng(0).random(20_000)})
     synth = MomentSynthesizer(4.0, schema=Schema([Numeric("x", (0, 1))])).fit(frame)

@@ -261,6 +261,14 @@ def test_a_table_with_few_rows_has_no_column_of_absurd_bounds():
         assert schema_from_histogram(noisy, histogram, sd, 1e-6)["x0"].bounds == learning.DEFAULT_BOUNDS["numeric"]
 
 
+def test_a_warning_of_many_columns_names_the_first_ones():
+    frame = pd.DataFrame(np.random.default_rng(0).random((50, 30)), columns=[f"x{k}" for k in range(30)])
+    histogram = schema_histogram(frame, Schema.from_kinds(frame))
+    noisy = np.zeros(len(histogram.bounded_sum.value))
+    with pytest.warns(UtilityWarning, match=r"bounds or categories of 'x0', .*'x19' and 10 more: declare them"):
+        schema_from_histogram(noisy, histogram, 20.0, 1e-6)
+
+
 def test_learned_bounds_fit_the_dtype():
     frame = pd.DataFrame({"x": np.full(500, 200, dtype=np.uint8), "y": np.full(500, -128, dtype=np.int8)})
     schema = learn(frame, Schema.from_kinds(frame), 3.0)
