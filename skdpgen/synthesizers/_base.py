@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -32,6 +33,7 @@ from ..utils.callers import warn_user
 from ..utils.file_checks import check_loaded, check_whole
 from ..utils.numerics import each_in_usual_numerics, usual_numerics
 from ..utils.printing import listed, shown
+from ..utils.progress import progress_bar, shows_bars
 from ..utils.validation import (
     ClassNamePrefixFeaturesOutMixin,
     InvalidParameterError,
@@ -269,7 +271,8 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             Rows of the kind that was fitted; a pair if `fit` was given y. For more rows than memory holds see
             `sample_chunks`.
         """
-        return join_chunks(self.sample_chunks(n_samples, y=y, class_ratio=class_ratio, random_state=random_state))
+        chunks = self.sample_chunks(n_samples, y=y, class_ratio=class_ratio, random_state=random_state)
+        return self._join(chunks, n_samples, y)
 
     def sample_chunks(self, n_samples=None, *, y=None, class_ratio=None, random_state=None):
         """Draw synthetic rows in chunks, when they do not fit into memory: charges nothing.
@@ -313,6 +316,13 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             chunks = (model.sample(part, rng) for part in parts)
         # keys come last: rows that were drawn again use none up, and none occurs twice in all chunks
         return each_in_usual_numerics(self._with_keys(chunks))
+
+    def _join(self, chunks, n_samples=None, y=None):
+        """Join the chunks of a sample, with a progress bar for tables: rows of images have one already."""
+        n = len(y) if y is not None else self.model_.row_count if n_samples is None else n_samples
+        bar = self.model_.kind == "frame" and n > self._rows_at_once and shows_bars(self.progress)
+        total = math.ceil(n / self._rows_at_once)
+        return join_chunks(progress_bar(chunks, phase="synthetic rows", shown=bar, total=total, unit="chunk"))
 
     def _with_keys(self, chunks):
         """Chunks of rows with fresh keys, where the schema has identifiers."""

@@ -128,17 +128,18 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         ValueError
             The model has no rows that satisfy `given` or `y`, or too few that satisfy the constraints.
         """
-        return join_chunks(
-            self.sample_chunks(
-                n_samples,
-                y=y,
-                class_ratio=class_ratio,
-                given=given,
-                units=units,
-                order_by=order_by,
-                random_state=random_state,
-            )
+        chunks = self.sample_chunks(
+            n_samples,
+            y=y,
+            class_ratio=class_ratio,
+            given=given,
+            units=units,
+            order_by=order_by,
+            random_state=random_state,
         )
+        if units is not None:
+            return join_chunks(chunks)
+        return self._join(chunks, n_samples, y)
 
     def sample_chunks(
         self, n_samples=None, *, y=None, class_ratio=None, given=None, units=None, order_by=None, random_state=None

@@ -17,6 +17,7 @@ from skdpgen import DPSGD, DPVAESynthesizer, GroupDivergence, PrivacyAccountant,
 from skdpgen.accounting import describe_event, gaussian_event
 from skdpgen.datasets import make_pinwheel
 from skdpgen.exceptions import DetachedAccountantError, InvalidInputError, UtilityWarning
+from skdpgen.mechanisms._gaussian import Count
 from skdpgen.nn import DPNet, GaussianMixturePrior, PriVAEModule, SparseEncoder
 from skdpgen.synthesizers._vae_model import training_plan, vae_settings
 
@@ -223,7 +224,7 @@ def test_by_default_groups_have_sixteen_records_and_a_fifth_of_the_noise():
     settings = vae_settings(model._resolve(), seed=0)
     fit = SimpleNamespace(noise={"training": 1.0}, plan=SimpleNamespace(neighboring="add_or_remove_one", unit=None))
     for row_count, n_groups in ((1600.0, 10), (40.0, 1)):
-        plan, enough = training_plan(settings, fit, row_count)
+        plan, enough = training_plan(settings, fit, Count(row_count, row_count))
         assert enough
         assert plan.n_groups == n_groups
         assert plan.sample_bound == pytest.approx(0.8 * plan.l2_bound)

@@ -130,6 +130,20 @@ def test_a_longer_phase_has_one(terminal, monkeypatch):
     assert "long" in stderr.getvalue()
 
 
+def test_a_sample_of_several_chunks_has_a_bar_and_is_the_same(terminal, at_once, monkeypatch):
+    fitted = _synthesizer().fit(ROWS)
+    monkeypatch.setattr(type(fitted), "_rows_at_once", 50)
+    stderr = terminal()
+    drawn = fitted.sample(120, random_state=1)
+    assert "synthetic rows" in stderr.getvalue()
+    assert "/3 " in stderr.getvalue()
+    stderr = terminal()
+    fitted.sample(50)
+    fitted.set_params(progress=False)
+    assert fitted.sample(120, random_state=1).equals(drawn)
+    assert not stderr.getvalue()
+
+
 @pytest.mark.parametrize("progress", [False, "auto"])
 def test_a_fit_is_quiet_in_a_pipe(capsys, progress):
     _synthesizer(progress=progress).fit(ROWS)
