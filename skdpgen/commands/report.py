@@ -29,13 +29,8 @@ def add(command):
         metavar="M.safetensors",
         help="released model, whose latent space is drawn; without --card its card is used",
     )
-    command.add_argument(
-        "--image-shape",
-        type=int,
-        nargs=2,
-        metavar=("H", "W"),
-        help="height and width, if the rows are images: they are drawn",
-    )
+    shape = {"type": int, "nargs": 2, "metavar": ("H", "W")}
+    command.add_argument("--image-shape", **shape, help="height and width, if the rows are images: they are drawn")
     command.add_argument(
         "--results", metavar="RESULTS.jsonl", help="output of skdpgen bench: utility is drawn against epsilon"
     )

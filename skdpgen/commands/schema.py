@@ -23,6 +23,15 @@ _OUTPUT = "schema.json"
 _SCALES = range(3, 12)
 
 
+_COLUMNS_THAT_ARE = {
+    "--id": "keys of rows or persons: their values are never read, and a sample has fresh keys; NAME=P-#### gives "
+    "their form, with # for a counter",
+    "--number-in-unit": "numbers of the rows of a person, such as a visit number: their values are never read, and the "
+    "rows of a synthetic person (--units) are numbered from 1; they need a fit with --unit",
+    "--categorical": "categorical although their values are numbers, such as codes",
+}
+
+
 def add(command):
     """Register the options."""
     command.add_argument("input", metavar="INPUT", help="CSV or Parquet file")
@@ -38,19 +47,7 @@ def add(command):
         help="column of the class label: if it contains whole numbers, it is then categorical, as in a fit without a "
         "schema",
     )
-    for option, what in (
-        (
-            "--id",
-            "keys of rows or persons: their values are never read, and a sample has fresh keys; NAME=P-#### gives "
-            "their form, with # for a counter",
-        ),
-        (
-            "--number-in-unit",
-            "numbers of the rows of a person, such as a visit number: their values are never read, and the rows of a "
-            "synthetic person (--units) are numbered from 1; they need a fit with --unit",
-        ),
-        ("--categorical", "categorical although their values are numbers, such as codes"),
-    ):
+    for option, what in _COLUMNS_THAT_ARE.items():
         add_repeated(command, f"{option} A,B", f"columns that are {what}")
     add_repeated(
         command,
@@ -589,79 +586,105 @@ def _point_out_columns(frame, numbers, codes, units, hierarchies):
     `hierarchies`: of `code_systems`; those of whole numbers that may be codes are added.
     Returns: the columns to leave out, to make keys and to make categories, a dict by option.
     """
-    from ._hints import (
-        alike_texts,
-        codes_of_one_length,
-        constants,
-        copies,
-        distinct_numbers,
-        free_texts,
-        likely_keys,
-        short_codes,
-        two_numbers,
-    )
+    from ._hints import two_numbers
+
+    both = [name for name in two_numbers(frame) if name not in units]
+    texts, left_out = _of_little_use(frame, both, units)
+    keys, of_keys = _likely_keys(frame, numbers, (*units, *both))
+    long, short, of_codes = _likely_codes(frame[numbers], units, (*keys, *codes))
+    pairs, of_copies = _copies(frame)
+    for text in [
+        *texts,
+        *of_keys,
+        *of_codes,
+        *of_copies,
+        *_rules_to_declare(frame.drop(columns=[name for _, name in pairs]), {*codes, *long, *short}, hierarchies),
+    ]:
+        say(text)
+    hierarchies.update({name: [1] for name in short})
+    return {"id": keys, "categorical": [*long, *short], "drop": [*left_out, *(name for _, name in pairs)]}
+
+
+def _of_little_use(frame, both, units):
+    """What to say of columns of which little can be learned, and the columns to leave out.
+
+    `both`: columns of two numbers in one text.
+    """
+    from ._hints import alike_texts, constants, free_texts
 
     said = []
-    left_out = constants(frame)
-    if names := left_out:
+    if names := constants(frame):
         said.append(
             f"one value in all rows: {_comma(names)}. They take budget and tell nothing: --drop "
             f"{shlex.quote(_comma(names))}"
         )
-    if both := [name for name in two_numbers(frame) if name not in units]:
+    if both:
         said.append(
             f"two numbers in one text, as 120/80: {_comma(both)}. Split each into two columns, from which much is "
             f"learned; as text nothing is: until then --drop {shlex.quote(_comma(both))}"
         )
-        left_out = left_out + both
-    if names := [name for name in free_texts(frame) if name not in (*units, *both)]:
+    if texts := [name for name in free_texts(frame) if name not in (*units, *both)]:
         said.append(
-            f"text that few rows share: {_comma(names)}. Nothing of it can be learned; free text and keys are best "
-            f"left out: --drop {shlex.quote(_comma(names))}"
+            f"text that few rows share: {_comma(texts)}. Nothing of it can be learned; free text and keys are best "
+            f"left out: --drop {shlex.quote(_comma(texts))}"
         )
-        left_out = left_out + names
-    if names := alike_texts(frame):
+    if alike := alike_texts(frame):
         said.append(
-            f"texts that differ in spaces at their ends, or in upper and lower case alone: {_comma(names)}. They are "
+            f"texts that differ in spaces at their ends, or in upper and lower case alone: {_comma(alike)}. They are "
             "separate categories: if they mean the same, write them in one way first"
         )
-    if keys := [name for name in likely_keys(frame) if name not in (*units, *both)]:
+    return said, [*names, *both, *texts]
+
+
+def _likely_keys(frame, numbers, apart):
+    """Columns that may be keys, and what to say of them; none of those that stand `apart`."""
+    from ._hints import distinct_numbers, likely_keys
+
+    said = []
+    if keys := [name for name in likely_keys(frame) if name not in apart]:
         said.append(
             f"hardly any two rows share a value: {_comma(keys)}. If these are keys, a sample can have fresh ones: --id "
             f"{shlex.quote(_comma(keys))} (NAME=P-####: of this form)"
         )
-    if names := [name for name in distinct_numbers(frame[numbers]) if name not in (*units, *keys)]:
+    if names := [name for name in distinct_numbers(frame[numbers]) if name not in (*apart, *keys)]:
         said.append(
             f"whole numbers no two of which are equal: {_comma(names)}. Only if these are keys, and no quantities: "
             f"--id {shlex.quote(_comma(names))}"
         )
-    if long := [name for name in codes_of_one_length(frame[numbers]) if name not in units]:
+    return keys, said
+
+
+def _likely_codes(numbers, units, known):
+    """Whole numbers that may be codes: of one length, or of few digits; and what to say of them."""
+    from ._hints import codes_of_one_length, short_codes
+
+    said = []
+    if long := [name for name in codes_of_one_length(numbers) if name not in units]:
         said.append(
             f"whole numbers that all have the same number of digits, and few different ones: {_comma(long)}. If these "
             f"are codes, whose order means nothing: --categorical {shlex.quote(_comma(long))}"
         )
-    if short := [name for name in short_codes(frame[numbers]) if name not in (*units, *keys, *codes)]:
+    if short := [name for name in short_codes(numbers) if name not in (*units, *known)]:
         groups = "".join(f" --hierarchy {shlex.quote(f'{name}=1')}" for name in short)
         said.append(
             f"whole numbers of three or four digits with many gaps, and few different ones: {_comma(short)}. If these "
             "are codes, as of occupations, whose first digits are groups: --categorical "
             f"{shlex.quote(_comma(short))}{groups}"
         )
-    pairs = copies(frame)
-    left_out = left_out + [name for _, name in pairs]
-    if pairs:
-        names = shlex.quote(_comma([name for _, name in pairs]))
-        said.append(
-            f"equal to another column in all rows: {'; '.join(f'{two} to {one}' for one, two in pairs)}. The fit does "
-            f"not know that, and synthetic rows would differ in them: leave them out, --drop {names}"
-        )
-    for text in [
-        *said,
-        *_rules_to_declare(frame.drop(columns=[name for _, name in pairs]), {*codes, *long, *short}, hierarchies),
-    ]:
-        say(text)
-    hierarchies.update({name: [1] for name in short})
-    return {"id": keys, "categorical": [*long, *short], "drop": left_out}
+    return long, short, said
+
+
+def _copies(frame):
+    """Pairs of equal columns, and what to say of them."""
+    from ._hints import copies
+
+    if not (pairs := copies(frame)):
+        return pairs, []
+    names = shlex.quote(_comma([name for _, name in pairs]))
+    return pairs, [
+        f"equal to another column in all rows: {'; '.join(f'{two} to {one}' for one, two in pairs)}. The fit does "
+        f"not know that, and synthetic rows would differ in them: leave them out, --drop {names}"
+    ]
 
 
 def _rules_to_declare(frame, codes, hierarchies):
