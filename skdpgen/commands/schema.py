@@ -21,8 +21,7 @@ from ._notations import date_in, declared_notation, number_in, reading, refuse_n
 _OUTPUT = "schema.json"
 # Numbers of different values of a scale of answers.
 _SCALES = range(3, 12)
-
-
+# Options that name columns, and what these are.
 _COLUMNS_THAT_ARE = {
     "--id": "keys of rows or persons: their values are never read, and a sample has fresh keys; NAME=P-#### gives "
     "their form, with # for a counter",
