@@ -320,9 +320,10 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
     def _join(self, chunks, n_samples=None, y=None):
         """Join the chunks of a sample, with a progress bar for tables: rows of images have one already."""
         n = len(y) if y is not None else self.model_.row_count if n_samples is None else n_samples
-        bar = self.model_.kind == "frame" and n > self._rows_at_once and shows_bars(self.progress)
-        total = math.ceil(n / self._rows_at_once)
-        return join_chunks(progress_bar(chunks, phase="synthetic rows", shown=bar, total=total, unit="chunk"))
+        if self.model_.kind == "frame" and n > self._rows_at_once and shows_bars(self.progress):
+            total = math.ceil(n / self._rows_at_once)
+            chunks = progress_bar(chunks, phase="synthetic rows", shown=True, total=total, unit="chunk")
+        return join_chunks(chunks)
 
     def _with_keys(self, chunks):
         """Chunks of rows with fresh keys, where the schema has identifiers."""
