@@ -185,11 +185,15 @@ def main(names):
         for path in sorted(EXAMPLES.glob("*.ipynb")):
             run_notebook(path, write=False)
         return
+    pages = [DOC / f"{name}.md" for name in RUN_PAGES]
+    paths = [*pages, *sorted(EXAMPLES.glob("*.py")), *sorted(EXAMPLES.glob("*.ipynb"))]
+    known = {path.stem for path in [*paths, *DOC.glob("*.md")]}
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"no page or example of the name {unknown[0]!r}; give --check, or names such as quickstart")
     for path in sorted(DOC.glob("*.md")):
         if not names or path.stem in names:
             write_tables(path)
-    pages = [DOC / f"{name}.md" for name in RUN_PAGES]
-    for path in [*pages, *sorted(EXAMPLES.glob("*.py")), *sorted(EXAMPLES.glob("*.ipynb"))]:
+    for path in paths:
         if names and path.stem not in names:
             continue
         start = time.perf_counter()
