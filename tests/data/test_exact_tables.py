@@ -33,20 +33,26 @@ def table(schema, n=3000):
     return frame[list(schema.names)]
 
 
-@pytest.mark.parametrize("weighting", ["rows", "units"])
-def test_more_rows_than_tables_count_exactly_are_refused_before_the_charge(monkeypatch, weighting):
+def more_rows_than_tables_count_exactly_are_refused_before_the_charge(weighting):
     schema = SCHEMAS["declared"]
-    rows = table(schema).assign(person=np.arange(3000) // 2)
+    rows = table(schema).assign(person=np.arange(3000) // 2, y=np.resize(list("abcdefghij"), 3000))
     lattice = 2**-20 if weighting == "units" else 2**-10
-    # contrasts of 101 levels have a 51, those of 10 classes a 3
-    monkeypatch.setattr(_one_hot, "_MOST_STEPS", int(2999 / lattice) * 51**2 * 3)
     unit = PrivacyUnit("person", max_rows=2, weighting=weighting)
-    accountant = PrivacyAccountant(1.0, 1e-5, unit="person")
-    model = MomentSynthesizer(target="y", schema=schema, unit=unit, accountant=accountant)
-    with pytest.raises(InvalidInputError, match="at most 2,999 rows can be counted exactly"):
-        model.fit(rows)
-    assert not accountant.entries
-    assert model.fit(rows[:2998]).sample(5).shape[0] == 5
+    accountant = PrivacyAccountant(500.0, 1e-5, unit="person")
+    how = {"target": "y", "schema": schema, "unit": unit}
+    model = MomentSynthesizer(epsilon=400.0, accountant=accountant, **how)
+    with pytest.MonkeyPatch.context() as patch:
+        # contrasts of 101 levels have a 51, those of 10 classes a 3
+        patch.setattr(_one_hot, "_MOST_STEPS", int(2999 / lattice) * 51**2 * 3)
+        with pytest.raises(InvalidInputError, match="at most 2,999 rows can be counted exactly"):
+            model.fit(rows)
+        assert not accountant.entries
+        assert model.fit(rows[:2998]).sample(5).shape[0] == 5
+
+
+test_more_rows_than_tables_count_exactly_are_refused_before_the_charge = pytest.mark.parametrize(
+    "weighting", ["rows", "units"]
+)(more_rows_than_tables_count_exactly_are_refused_before_the_charge)
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
