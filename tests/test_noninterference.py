@@ -79,6 +79,8 @@ class _Mean(PrivateEstimator):
             codes = np.digitize(X[:, 0], [0.0, 1.0])
             if self.fault == "order":
                 codes = np.where(np.arange(len(codes)) < 3, 0, codes)
+            if self.fault == "first row" and X[0, 0] > 5:  # of neither data set, and of no row that is the last
+                codes = np.where(np.arange(len(codes)) < 3, 0, codes)
             if self.fault == "others":
                 codes = np.digitize(X[:, 0], [X[:, 0].mean(), np.inf])
             query = histogram(codes, 3)
@@ -148,6 +150,15 @@ def test_an_honest_fit_passes_from_arrays_and_back():
 def test_each_uncharged_read_is_told_by_its_place_and_no_value(fault, told):
     with pytest.raises(AssertionError, match=told):
         check_noninterference(_Mean(fault), *_UNRELATED)
+
+
+def test_a_row_that_joins_stands_first_and_in_the_middle_too():
+    """What the first row decides shows where an unusual row is the first; order of the other rows does not show it."""
+    rows = (np.array([[7.0]]),)
+    check_noninterference(_Mean("first row"), *_UNRELATED)
+    check_noninterference(_Mean(), *_UNRELATED, rows=rows)
+    with pytest.raises(AssertionError, match="query 1 follows from the place of a row that joins"):
+        check_noninterference(_Mean("first row"), *_UNRELATED, rows=rows)
 
 
 def test_data_that_cannot_be_compared_are_refused():

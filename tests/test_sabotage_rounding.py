@@ -5,6 +5,7 @@ from __future__ import annotations
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_dp_pca
+import test_exact_tables
 import test_image_poses
 import test_noise_and_plan
 import test_noise_of_steps
@@ -13,7 +14,7 @@ from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen._base import PrivateEstimator
 from skdpgen.accounting import _calibration
-from skdpgen.data import image_poses
+from skdpgen.data import image_poses, table_plan
 from skdpgen.decomposition import PrincipalComponents
 from skdpgen.dpsgd import _plan
 from skdpgen.mechanisms import _gaussian
@@ -33,6 +34,7 @@ POSES = Claim(test_image_poses.test_no_bit_of_an_upright_image_depends_on_other_
 WHITENED = Claim(test_scaling_blocks.whitened_rows_of_em_follow_no_order_of_addition, 30)
 PROJECTED = Claim(test_dp_pca.projected_rows_follow_no_order_of_addition)
 NORMS = Claim(test_scaling_blocks.a_norm_is_one_function_of_its_row, 9216)
+EXACT_TABLES = Claim(test_exact_tables.more_rows_than_tables_count_exactly_are_refused_before_the_charge, "units")
 PRODUCT = Claim(test_scaling_blocks.an_exact_product_of_many_terms_is_one_function_of_each_row)
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
@@ -114,6 +116,19 @@ MUTANTS = [
         (
             PrincipalComponents.project,
             ("finer_product(($rows - $offset) / $scale, $m)", "($rows - $offset) / $scale @ $m"),
+        ),
+    ),
+    (
+        "tables of more rows than are counted exactly",
+        [EXACT_TABLES],
+        (table_plan.check_exact_tables, ("$n_rows > $most", "False")),
+    ),
+    (
+        "tables of units of as many rows as of other tables",
+        [EXACT_TABLES],
+        (
+            table_plan.check_exact_tables,
+            ("most_rows_of_tables($a, $b, $weighted)", "most_rows_of_tables($a, $b, False)"),
         ),
     ),
     (

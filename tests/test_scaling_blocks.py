@@ -113,6 +113,24 @@ def test_the_place_of_a_row_leaves_its_responsibilities(d):
         np.testing.assert_array_equal(np.roll(rolled, -places, axis=0), found)
 
 
+def test_responsibilities_of_em_are_computed_in_parts_of_one_shape():
+    """Few rows at once stay in the cache; how many stand beside a row still does not show."""
+    rng = np.random.default_rng(0)
+    rows, seen = rng.normal(size=(9000, 3)) / 9, []
+
+    class Counted(_Watched):
+        def responsibilities(self, X, **how):
+            seen.append(len(X))
+            return super().responsibilities(X, **how)
+
+    start = Counted(np.full(2, 0.5), rng.normal(size=(2, 3)) / 9, np.array([np.eye(3), np.eye(3) / 4]), "full")
+    with seeded_noise(quiet=True):
+        how = {"noise_multiplier": 1.0, "rng": make_noise_generator(), "neighboring": "add_or_remove_one"}
+        dp_em(rows, start, n_iter=1, **how)
+    assert len(seen) > 2
+    assert len(set(seen)) == 1
+
+
 def test_unpadded_blocks_would_be_seen(rng):
     """The claim is about padding: without it, the last rows of a chunk are rounded otherwise on this machine or not."""
     X = rng.normal(size=(4100, 50))

@@ -88,6 +88,7 @@ from .scores import score_moments
 from .sources import KINDS_FROM_VALUES, PUBLIC_ASSUMPTIONS, MemorySource, add_sums
 from .table_plan import (
     TableSize,
+    check_exact_tables,
     correlation_over_noise,
     has_learned_bins,
     plan_bins,
@@ -256,6 +257,8 @@ class FrameRows:
         )
         self.n_rows, families, self._readings = self.source.inspect(checked, joined_checks)
         check_row_count(self.n_rows)
+        weighted = self.unit is not None and self.unit.weighting == "units"
+        check_exact_tables(schema, targets, self.most_bins, self.most_categories, self.n_rows, weighted)
         check_families(families)
 
     def refuse_readings(self):

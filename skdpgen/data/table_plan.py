@@ -8,6 +8,8 @@ import numpy as np
 
 from ..exceptions import InvalidInputError
 from ..mechanisms import residual_plan
+from ..mechanisms._contrasts import Contrasts
+from ..mechanisms._one_hot import most_rows_of_tables
 from ..mechanisms._residual_plan import bytes_of_plan
 from ..tabular import Boolean, Categorical
 from ..tabular._level_groups import declared_groups, has_subgroups
@@ -206,6 +208,43 @@ def room_for_tables(schema, targets):
             f"{memory / 2**30:.0f} GiB: {advice}"
         )
     return bins, categories
+
+
+def check_exact_tables(schema, targets, bins, categories, n_rows, weighted):
+    """Refuse, before the charge, more rows than two-way tables of these columns count exactly.
+
+    `bins`, `categories`: from `room_for_tables`. `weighted`: whether rows have the weights of units.
+    """
+    entries, of_classes = largest_entries(schema, targets, bins, categories)
+    worst = max(entries, key=entries.get)
+    most = most_rows_of_tables(entries[worst], of_classes, weighted)
+    if n_rows > most:
+        raise InvalidInputError(
+            f"at most {most:,} rows can be counted exactly in two-way tables of these columns: merge categories of "
+            f"{worst!r}, which has the most, or classes, or fit on a random part of the rows; nothing was charged"
+        )
+
+
+def largest_entries(schema, targets, bins, categories):
+    """Largest whole number that a contrast of each column may have, and one of the classes; from public facts alone."""
+    grouped = grouped_columns(schema, targets)
+    groups, known, most = sizes_of_hierarchies(schema, grouped), {}, {}
+    for column in schema.columns:
+        if isinstance(column, Categorical | Boolean) and column.complete and column.name not in grouped:
+            known[column.name] = size_of_column(column)
+        elif isinstance(column, Categorical):
+            of_learned = categories + 1 + column.missing
+            most[column.name] = groups.get(column.name, MOST_GROUPS + 2) if column.complete else of_learned
+    # of so many levels, or fewer, the halves differ by one; a missing value may be apart from all bins
+    entries = {c.name: (most[c.name] + 1) // 2 if c.name in most else bins for c in schema.columns}
+    entries.update({name: _largest_entry(size) for name, size in known.items()})
+    n_classes = int(np.prod([known.get(name) or most[name] for name in targets]))
+    of_classes = _largest_entry(n_classes) if known.keys() >= set(targets) else (n_classes + 1) // 2
+    return {name: entry for name, entry in entries.items() if name not in targets}, of_classes
+
+
+def _largest_entry(size):
+    return Contrasts([size], [0]).largest
 
 
 def size_of_column(column):

@@ -53,8 +53,8 @@ def one_hot_moments(codes, plan, y_codes=None, *, unit_sizes=None):
     if n_levels.shape != (n_blocks,):
         raise ValueError(f"the plan is one of {len(n_levels)} columns; got {n_blocks}")
     lattice, n_classes = _ROW_LATTICE if unit_sizes is None else LATTICE, plan.classes.n_classes
-    most = int(_MOST_STEPS * lattice) // (contrasts.largest**2 * plan.classes.largest)
-    if n > most:
+    # a fit has refused so many rows before its charge (see `check_exact_tables`)
+    if n > (most := most_rows_of_tables(contrasts.largest, plan.classes.largest, unit_sizes is not None)):
         raise ValueError(f"at most {most} rows can be counted exactly; got {n}")
     y_codes = np.zeros(n, dtype=np.int64) if y_codes is None else np.asarray(y_codes)
     rows, columns = plan.across
@@ -81,6 +81,19 @@ def one_hot_moments(codes, plan, y_codes=None, *, unit_sizes=None):
         lattice=lattice,
         weighted=unit_sizes is not None,
     )
+
+
+def most_rows_of_tables(largest, largest_of_classes, weighted):
+    """Return how many rows `one_hot_moments` counts exactly, in all parts together.
+
+    Parameters
+    ----------
+    largest, largest_of_classes : int
+        Largest whole number in a contrast of the levels of a column, and of the classes.
+    weighted : bool
+        Whether rows have the weights of units.
+    """
+    return int(_MOST_STEPS * (LATTICE if weighted else _ROW_LATTICE)) // (largest**2 * largest_of_classes)
 
 
 def unpack_one_hot_moments(packed, plan):

@@ -16,6 +16,9 @@ from ..mechanisms import add_gaussian, mixture_sums, unpack_mixture_sums
 from ..mechanisms._moments import Moments
 from ..utils.blocks import exact_product
 
+# Rows of a block of which responsibilities under full covariances are computed at once; a block is a multiple of it.
+_PART = 1 << 10
+
 
 @dataclass(frozen=True, eq=False)
 class GaussianMixtureParameters:
@@ -189,10 +192,13 @@ def dp_em(
         return exact_product(rows / radius, matrix * radius)
 
     for _ in range(n_iter):
+        responsibilities = parameters.responsibilities
+        if noise_multiplier > 0 and kind == "full":
+            responsibilities = functools.partial(_in_parts, functools.partial(responsibilities, product=product))
         with threadpool_limits(1, "blas"):  # many small products: threads would wait for each other
             sums = mixture_sums(
                 X,
-                functools.partial(parameters.responsibilities, product=product if noise_multiplier > 0 else np.matmul),
+                responsibilities,
                 radius=radius,
                 covariance_type=kind,
                 exact=noise_multiplier > 0,
@@ -208,6 +214,11 @@ def dp_em(
         if steps is not None:
             steps.append((parameters, floor * radius * X.shape[1] ** 0.5 / counts))
     return parameters
+
+
+def _in_parts(responsibilities, rows):
+    """Responsibilities of the rows of a block, few rows at once: their products then stay in the cache."""
+    return np.concatenate([responsibilities(part) for part in np.split(rows, range(_PART, len(rows), _PART))])
 
 
 def em_step(released, *, radius=1.0, covariance_type="diag", min_variance=1e-4, min_count=1.0):

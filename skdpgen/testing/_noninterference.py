@@ -65,7 +65,8 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
        estimator has `unit`, the data sets differ in all rows of one unit, which stand among the others' rows.
     3. *Order.* The releases are replayed into the same rows backwards: each query (but steps of DP-SGD and counts of
        votes, whose draws follow the places of records) must have the same exact value, and the same names must pass a
-       threshold where their noisy counts are equal.
+       threshold where their noisy counts are equal. And a row that joins stands last, first and in the middle: which
+       kinds the first row has, or in which chunk the others are, must not matter.
 
     State that a process carries from one fit to the next is detected if it is stored on the estimator, or if each fit
     overwrites it. State that the first fit of a process leaves for all later fits is not detected.
@@ -100,20 +101,40 @@ def check_noninterference(estimator, data_a, data_b, *, rows=None, source=None, 
     _same(first, _fit(make, data_b, first, spent=spent), "unrelated data")
     if order:
         _check_order(make, data_a, first, pool.taken(pool.backwards(_length(data_a))))
+    if order and neighbours and unit is None:  # rows of a unit stand among the others already
+        _check_places(make, first, pool, pool.places(own_rows=rows is not None))
 
 
 def _check_order(make, data, first, backwards):
     """Replay into the same rows, last row first."""
     if any(release.about["kind"] == "plain" for release in first.releases):
-        how = {"aligned": True, "level": True, "until": "plain"}
-        pair = [_fit(make, rows, first, **how).releases for rows in (data, backwards)]
-        for number, (before, after) in enumerate(zip(*pair)):
-            gap = _norm(_change(before, after))
-            placed = before.exact is None or not before.query.additive
-            assert placed or gap <= _rounding(before), f"query {number + 1} follows from the order of rows"
+        pair = [_level(make, rows, first) for rows in (data, backwards)]
+        _same_values(*pair, "follows from the order of rows")
     if any(release.named for release in first.releases):
         tied = _fit(make, data, ties=True)
         _same(tied, _fit(make, backwards, tied, pass_names=True), "the same rows in another order")
+
+
+def _check_places(make, first, pool, places):
+    """Replay into the same rows, of which one stands last, first, or among the others."""
+    if any(release.about["kind"] == "plain" for release in first.releases):
+        for last, *elsewhere in places:
+            before = _level(make, pool.taken(last), first)
+            for at in elsewhere:
+                after = _level(make, pool.taken(at), first)
+                _same_values(before, after, "follows from the place of a row that joins")
+
+
+def _level(make, data, first):
+    """Releases up to the last that is no step of DP-SGD, of rows whose random choices are equal."""
+    return _fit(make, data, first, aligned=True, level=True, until="plain").releases
+
+
+def _same_values(before, after, follows):
+    """Each query has the same exact value; but counts of votes, whose draws follow the places of records."""
+    for number, (one, other) in enumerate(zip(before, after)):
+        placed = one.exact is None or not one.query.additive
+        assert placed or _norm(_change(one, other)) <= _rounding(one), f"query {number + 1} {follows}"
 
 
 def _check_neighbours(make, first, neighbouring, pool, relation, spent, unit):
@@ -271,6 +292,13 @@ class _Pool:
             else:
                 pairs = [(others, np.r_[others, row]) for others in (np.arange(m), among_b[:m])]
             yield [tuple(side.tolist() for side in pair) for pair in pairs]
+
+    def places(self, own_rows):
+        """Yield lists of data sets: a row that joins some of the first set, at its end, at its beginning, among it."""
+        a, b, extra = self._lengths
+        others = np.arange(min(a, b) - 1)
+        for row in a + b + np.arange(extra) if own_rows else [a]:
+            yield [np.insert(others, at, row) for at in (len(others), 0, len(others) // 2)]
 
     def _neighbours_by_unit(self, replace):
         """As `neighbours`: all rows of one unit join, or replace those of the last unit of the first set."""

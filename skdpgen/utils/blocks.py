@@ -58,14 +58,15 @@ def exact_product(rows, matrix):
     `matrix` (d, k): public; rounded to multiples of 2**-22 of the next power of two above its largest entry.
     Returns an array of shape (n, k).
     """
-    rounded = _rounded(matrix)
+    # times a power of two, which is exact
+    rounded = _rounded(matrix) * 2.0**-_ROW_BITS
     rows = np.asarray(rows, dtype=np.float64) * 2.0**_ROW_BITS
     np.rint(rows, out=rows)
     np.clip(rows, -_LARGEST * 2.0**_ROW_BITS, _LARGEST * 2.0**_ROW_BITS, out=rows)
     found = rows[:, :_TERMS] @ rounded[:_TERMS]
     for first in range(_TERMS, len(rounded), _TERMS):
         found += rows[:, first : first + _TERMS] @ rounded[first : first + _TERMS]
-    return found * 2.0**-_ROW_BITS
+    return found
 
 
 def finer_product(rows, matrix):
