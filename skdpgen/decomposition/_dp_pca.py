@@ -65,11 +65,14 @@ class PrincipalComponents:
     noise_variance: float
     count: float
 
-    def project(self, X, offset, scale):
-        """Return the coordinates of rows, shape (n_samples, n_components); no row changes the bits of another.
+    def project(self, X, offset=0.0, scale=None):
+        """Return the coordinates of rows, shape (n_samples, n_components).
 
-        `offset`, `scale`: public; entries of ``(X - offset) / scale`` are at most 4.
+        `offset`, `scale`: public; entries of ``(X - offset) / scale`` are at most 4. No row then changes the bits of
+            another. None: their product in float64, whose last bits may depend on the place of a row.
         """
+        if scale is None:
+            return (X - self.mean) @ self.components.T
         matrix = self.components.T * np.reshape(scale, (-1, 1))
         shift = (self.mean - offset) @ self.components.T
         return mapped_rows(lambda rows: finer_product((rows - offset) / scale, matrix) - shift, X, matrix.shape[1])
