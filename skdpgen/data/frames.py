@@ -258,7 +258,7 @@ class FrameRows:
         self.n_rows, families, self._readings = self.source.inspect(checked, joined_checks)
         check_row_count(self.n_rows)
         weighted = self.unit is not None and self.unit.weighting == "units"
-        check_exact_tables(schema, targets, self.most_bins, self.most_categories, self.n_rows, weighted)
+        check_exact_tables(self.schema, self.targets, self.most_bins, self.most_categories, self.n_rows, weighted)
         check_families(families)
 
     def refuse_readings(self):
