@@ -55,7 +55,7 @@ MUTANTS = [
     (
         "the exact size of a batch",
         [LEDGER[ARRAYS]],
-        (sizes_by_counts, ("$fit.step_size($row_count, $counted)", "len($2)")),
+        (sizes_by_counts, ("$fit.step_size($row_count, $counted)", "Count(float(len($2)), float(len($2)))")),
     ),
     (
         "the exact number of rows",

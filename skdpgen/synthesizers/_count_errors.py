@@ -476,7 +476,7 @@ def point_out_learned_labels(labels, plan, *, may_be_quantity):
     if noise:
         lost = selection_threshold(joint_sd(1, noise, relation), plan.extra_delta, 1, unit_of(relation))
         sizes = KeptSizes(lost, smallest_kept(1, 1, noise, plan.extra_delta, relation))
-    whole = may_be_quantity and pdt.is_integer_dtype(parse_dtype(labels.dtype))
+    whole = may_be_quantity and pdt.is_integer_dtype(labels.dtype)
     quantity = ' If y is a quantity, and no classes, give target_type="numeric".' if whole else ""
     _warn_of_learned_classes("y", sizes, plan, "classes=[...]", quantity)
 
