@@ -324,7 +324,7 @@ def _the_exact_number_of_units_as_denominator(patch):
     patch.setattr(units, "keep_rows", seen)
     patch.setattr(
         "skdpgen.synthesizers._base.ChargedFit.step_size",
-        lambda fit, row_count, counted: float(len(chosen[0].n_per_unit)),
+        lambda fit, row_count, counted: counted._replace(value=float(len(chosen[0].n_per_unit))),
     )
 
 

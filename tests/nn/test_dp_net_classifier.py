@@ -209,7 +209,7 @@ MUTANTS = [
     (
         "the exact number of rows divides",
         LEDGER,
-        (DPNetClassifier._train, ("self.sampling_rate * $rows", "self.sampling_rate * len($1)")),
+        (DPNetClassifier._train, ("$start", "$4 = Count(float(len($1)), float(len($1)))")),
     ),
     (
         "less noise than charged",
