@@ -163,7 +163,7 @@ def test_exact_values_do_not_depend_on_the_chunks(rng):
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (14, 9), (104, 20), (784, 196)])
-def test_an_exact_product_does_not_hang_on_the_place_of_a_row(rng, shape):
+def test_an_exact_product_does_not_depend_on_the_place_of_a_row(rng, shape):
     matrix, _ = np.linalg.qr(rng.standard_normal(shape))
     X = rng.uniform(-1, 1, (5000, shape[0]))
 
@@ -208,7 +208,7 @@ def test_images_are_filtered_by_sums_that_are_not_rounded(rng):
     assert 784 * np.abs(BASIS).max() < step * 2.0**53
 
 
-def test_angles_of_an_embedding_do_not_hang_on_the_order_of_additions(rng):
+def test_angles_of_an_embedding_do_not_depend_on_the_order_of_additions(rng):
     X, frequencies = rng.uniform(-1, 1, (300, 104)), rng.standard_normal((104, 50))
     whole = RandomFeatures(frequencies)(X)
     for _ in range(5):

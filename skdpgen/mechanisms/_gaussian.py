@@ -13,24 +13,26 @@ from ..utils.watching import Query, tell_release
 # Columns whose squares are added at once; the buffer of numpy holds 8,192 numbers.
 _NORM_COLUMNS = 4096
 # Gaussian noise exceeds so many standard deviations with a probability below e**-36.
-_NEVER = 8.2
+_MARGIN = 8.2
 
 
 class Count(NamedTuple):
     """A public or released number of rows, or of units.
 
     `value`: the number.
-    `most`: there are more with a probability below e**-36, whatever the noise in `value` is.
+    `most`: upper bound of the exact number, from `upper_bound`; equal to `value` if that is public.
     """
 
     value: float
     most: float
 
-    @classmethod
-    def of_released(cls, value, released, noise_sd):
-        """The number that was computed from noisy ones: `released`, whose noise has the same deviation, `noise_sd`."""
-        most = float(np.sum(released)) + _NEVER * float(noise_sd) * math.sqrt(np.size(released))
-        return cls(float(value), max(float(value), most))
+
+def upper_bound(released, noise_sd) -> float:
+    """Return a bound that the sum of exact counts exceeds with a probability below e**-36.
+
+    `released`: the counts with noise. `noise_sd`: standard deviation of the noise on each.
+    """
+    return float(np.sum(released)) + _MARGIN * float(noise_sd) * math.sqrt(np.size(released))
 
 
 def add_gaussian(bounded_sum, noise_multiplier, rng, neighboring):

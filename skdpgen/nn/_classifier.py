@@ -31,7 +31,7 @@ from ..dpsgd._plan import plan_of_fit
 from ..dpsgd._seeding import torch_seeded
 from ..exceptions import InvalidInputError
 from ..mechanisms import add_gaussian, histogram
-from ..mechanisms._gaussian import Count
+from ..mechanisms._gaussian import Count, upper_bound
 from ..utils.progress import shows_bars
 from ..utils.validation import (
     Interval,
@@ -380,5 +380,5 @@ def _row_count(n_rows, noise_multiplier, rng, relation, unit_sizes=None):
     rows = histogram(np.zeros(n_rows, dtype=np.int64), 1, unit_sizes)
     least = noise_multiplier * (1 if (unit := unit_of(relation)) is None else unit.weight)
     released = add_gaussian(rows, noise_multiplier, rng, relation)
-    value = max(float(released[0]), least, 1.0)
-    return Count.of_released(value, released, noise_multiplier * rows.sensitivity(relation))
+    most = upper_bound(released, noise_multiplier * rows.sensitivity(relation))
+    return Count(max(float(released[0]), least, 1.0), most)

@@ -173,13 +173,6 @@ def classes_of_partners(n_classes):
     return torch.arange(_PARTNERS_OF_A_CLASS * n_classes if n_classes else _PARTNERS_WITHOUT) % max(n_classes, 1)
 
 
-def parts_of(units):
-    """Yield the critics of a step, as many at once as are trained at once."""
-    for part in np.array_split(units, max(1, -(-len(units) // _AT_ONCE))):
-        if len(part):
-            yield part
-
-
 @torch.no_grad()
 def clipped_gradient_sum(critics, units, points, plan):
     """Sum over critics of their gradients at generated rows, each row's clipped to its part of the bound.

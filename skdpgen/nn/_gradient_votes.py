@@ -14,7 +14,6 @@ import torch.nn.functional as F
 
 from .._types import BoundedSum
 from ..exceptions import InvalidInputError
-from ._critics import parts_of
 
 # Twice the lattice of the noise, in its standard deviations: a sum is rounded to it, see `GradientNoise`.
 _LATTICE = 2.0**-29
@@ -58,9 +57,9 @@ class _Votes:
         """The `BoundedSum` over the critics of a step: a list of one tensor."""
         self.prepare(len(points), critics.n_columns)
         total = torch.zeros(self.shape(len(points), critics.n_columns))
-        for part in parts_of(units):
+        for part, drawn in critics.with_all(units):
             gradients = critics.gradients(part, points)
-            total += self.votes(torch.where(torch.isfinite(gradients), gradients, 0.0)).sum(0)
+            total += self.votes(torch.where(torch.isfinite(gradients), gradients, 0.0))[drawn].sum(0)
         bound = self.bound(len(points), plan.noise_multiplier)
         return BoundedSum([total], add_or_remove_one=bound, replace_one=bound, unit="subset")
 

@@ -41,7 +41,7 @@ from ..mechanisms import (
     unpack_moments,
     unpack_shared_moments,
 )
-from ..mechanisms._gaussian import Count
+from ..mechanisms._gaussian import Count, upper_bound
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT, SHARED_MEAN_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..mixture._em import clip_covariances
@@ -222,8 +222,8 @@ def fit_array_model(rows, model, fit):
     weights = class_weights(gaussians.mixture.weights, gaussians.cells)
     if model.features is not None:
         generator = refine_images(rows, codec, generator, weight, model.features, fit, progress=model.progress)
-    counted = Count(weight, max(weight, most))
-    return ArrayModel(codec, generator, fit.sample_size(rows, weight), weights, gaussians.residual, counted)
+    sizes = fit.sample_size(rows, weight), weights
+    return ArrayModel(codec, generator, *sizes, gaussians.residual, Count(weight, most))
 
 
 def n_frequencies(image_shape, noise_multiplier):
@@ -245,7 +245,7 @@ def _release_moments(rows, codec, model, fit):
     """Three releases: class means (`mean`), distances from them (`norm`), second moments about them (`moments`).
 
     Returns `latents`; `norms`: distribution of the norms in each class, where the model has one; `most`: upper bound of
-    the sum of the weights of the rows (see `Count`).
+    the sum of the weights of the rows.
     """
     noise, rng, neighboring = fit.noise, fit.rng, fit.neighboring
     classes = max(codec.n_classes, 1)
@@ -267,7 +267,7 @@ def _release_moments(rows, codec, model, fit):
     second = class_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **weights, **query)
     released = unpack_moments(add_gaussian(second, noise["moments"], rng, neighboring), centers.shape[1], radius)
     sd = noise["moments"] * second.sensitivity(neighboring)
-    most = Count.of_released(1.0, released.count, sd / CLASS_COUNT_WEIGHT).most
+    most = upper_bound(released.count, sd / CLASS_COUNT_WEIGHT)
     # rows are longer than the clipped ones, by the distribution of their norms where there is one
     squares = np.ones(classes) if norms is None else norms.squares()
     longer = np.ones(classes) if norms is None else squares / norms.squares(clipped=True)
@@ -288,7 +288,7 @@ def _release_shared(rows, model, centers, norms, query, fit):
     private = shared_moments(rows.X, rows.codes, classes, l2_bound=radius, centers=centers, **query)
     released = unpack_shared_moments(add_gaussian(private, noise, fit.rng, fit.neighboring), classes, d, radius)
     sd = noise * private.sensitivity(fit.neighboring)
-    most = Count.of_released(1.0, released.count, sd / CLASS_COUNT_WEIGHT).most
+    most = upper_bound(released.count, sd / CLASS_COUNT_WEIGHT)
     released = released._replace(count=floored(released.count))
     # rows divided by the bound of their class have this mean square, by the distribution of their norms
     traces = released.count * norms.squares(clipped=True) / radius**2

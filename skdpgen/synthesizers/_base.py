@@ -723,8 +723,8 @@ class ChargedFit:
         unit = self.plan.unit
         if unit is not None and unit.weighting == "units":
             return counted
-        known = self.neighboring == "replace_one"
-        return Count(float(row_count), float(row_count if known else max(row_count, counted.most)))
+        is_public = self.neighboring == "replace_one"
+        return Count(float(row_count), float(row_count) if is_public else counted.most)
 
     def sample_size(self, rows, released):
         """Number of rows to sample, as `row_count`; where units count 1, a separate release (`row_count`)."""

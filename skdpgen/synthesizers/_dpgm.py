@@ -12,7 +12,7 @@ from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..generators.components import spread_components
 from ..mechanisms import CLUSTER_COUNT_WEIGHT, add_gaussian, cluster_sums, histogram, nearest_centers
-from ..mechanisms._gaussian import Count
+from ..mechanisms._gaussian import upper_bound
 from ..utils.callers import warn_user
 from ..utils.validation import MOST_UNITS, Interval
 from ._checkpoint import codec_of
@@ -374,7 +374,7 @@ def fit_dpgm_model(rows, settings, fit):
     n_features, n_classes = x.shape[1] - codec.n_classes, max(codec.n_classes, 1)
     counted = counts.total
     row_count = fit.sample_size(rows, counted.value)
-    margin = Count.of_released(0.0, np.zeros(n_classes), counts.noise_sd).most
+    margin = upper_bound(np.zeros(n_classes), counts.noise_sd)
     counts = positive_counts(counts.counts, n_clusters).reshape(n_clusters, n_classes)
     train = training_plan(vae.training, fit, fit.step_size(row_count, counted), counts.sum(axis=1), margin)
     _warn_of_small_clusters(counts.sum(axis=1), vae.training.sampling_rate)

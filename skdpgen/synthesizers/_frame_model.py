@@ -28,7 +28,7 @@ from ..mechanisms import (
     unpack_moments,
     unpack_one_hot_moments,
 )
-from ..mechanisms._gaussian import Count
+from ..mechanisms._gaussian import Count, upper_bound
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT
 from ..mixture import GaussianMixtureParameters
 from ..utils.blocks import mapped_rows
@@ -87,8 +87,7 @@ class FrameModel(ReleasedModel):
     @property
     def counted(self):
         """Released sum of the weights of the rows: a Count."""
-        value = float(self.latent_model.class_counts.sum())
-        return Count(value, max(value, self.most))
+        return Count(float(self.latent_model.class_counts.sum()), self.most)
 
     @property
     def component_weights(self):
@@ -300,7 +299,7 @@ def fit_frame_model(rows, model, fit):
     measured = 1.0 if plan is None else plan.classes.ratio
     shown = float(seen) if scores is None and np.isfinite(seen) else None
     fitted = FrameModel(codec, latent_model, row_count, units=units, respent=unspent, seen=shown, ratio=measured)
-    fitted.most = Count.of_released(1.0, counts, sd).most
+    fitted.most = upper_bound(counts, sd)
     if "unit_pairs" in noise:
         fitted.units = release_pairs(rows, fitted, model.units.shared, fit)
     if "target" in noise and "target" not in unspent:

@@ -13,7 +13,7 @@ from .._types import UnitRelation
 from ..accounting import Phase
 from ..data.frames import FrameRows
 from ..mechanisms import add_gaussian, histogram
-from ..mechanisms._gaussian import Count
+from ..mechanisms._gaussian import Count, upper_bound
 from ..utils.progress import shows_bars
 from ._phases import COUNT_SHARE, remaining_share
 
@@ -206,7 +206,7 @@ class ClassCounts(NamedTuple):
     @property
     def total(self):
         """The sum of the counts, at least 1."""
-        return Count.of_released(max(1.0, float(self.counts.sum())), self.counts, self.noise_sd)
+        return Count(max(1.0, float(self.counts.sum())), upper_bound(self.counts, self.noise_sd))
 
     def to_state(self):
         """Plain values for a checkpoint."""
@@ -227,7 +227,7 @@ def sizes_by_counts(counts, rows, fit, moments=None):
     """
     counted = counts.total
     if moments is not None:  # from which the counts were computed
-        counted = counted._replace(most=max(counted.value, moments.counted.most))
+        counted = counted._replace(most=moments.counted.most)
     if moments is not None and "row_count" in fit.plan.noise_multipliers:  # released once, with the moments
         row_count = moments.row_count
     else:

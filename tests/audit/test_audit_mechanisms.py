@@ -57,6 +57,9 @@ class _Critics:
     def __init__(self, gradients):
         self._gradients, self.n_columns = gradients, gradients.shape[2]
 
+    def with_all(self, units):
+        yield units, torch.ones(len(units), dtype=torch.bool)
+
     def gradients(self, part, points):
         return self._gradients[torch.from_numpy(part)]
 

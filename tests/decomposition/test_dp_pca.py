@@ -192,7 +192,7 @@ def test_inverse_transform_refuses_another_width():
 
 
 @pytest.mark.parametrize(("d", "k"), [(40, 7), (300, 300), (784, 2)])
-def test_a_projected_row_does_not_hang_on_the_other_rows(d, k):
+def test_a_projected_row_does_not_depend_on_the_other_rows(d, k):
     draws = np.random.default_rng(0)
     X, components = draws.normal(size=(2000, d)), np.linalg.qr(draws.normal(size=(d, k)))[0].T
     basis = PrincipalComponents(components, draws.normal(size=d) / 9, np.ones(k), 1.0, 0.0, 1.0)

@@ -89,7 +89,7 @@ def test_sums_are_exact_and_rows_do_not_touch_each_other(rng, covariance_type):
     assert np.array_equal(query(X, r) - query(X[1:], r[1:]), query(X[:1], r[:1]))
 
 
-def test_responsibilities_given_as_a_function_of_rows_do_not_hang_on_the_other_rows(rng):
+def test_responsibilities_given_as_a_function_of_rows_do_not_depend_on_the_other_rows(rng):
     X, centres = rng.normal(size=(8300, 20)) / 5, rng.normal(size=(20, K))
 
     def responsibilities(rows):

@@ -276,7 +276,7 @@ def test_encoders_are_not_pickled():
 
 
 # ---- stage 1 ------------------------------------------------------------------------------------------------------
-def test_encoders_do_not_hang_on_chunks_or_jobs():
+def test_encoders_do_not_depend_on_chunks_or_jobs():
     whole, _ = _pretrained(chunk=5)
     for chunk in (1, 2):
         for one, other in zip(whole, _pretrained(chunk=chunk)[0]):

@@ -331,7 +331,7 @@ MUTANTS = [
     ),
     (
         "angles that hang on the order of additions",
-        [Claim(test_scaling_blocks.test_angles_of_an_embedding_do_not_hang_on_the_order_of_additions)],
+        [Claim(test_scaling_blocks.test_angles_of_an_embedding_do_not_depend_on_the_order_of_additions)],
         (RandomFeatures.__call__, ("exact_product($1, self.frequencies)", "$1 @ self.frequencies")),
     ),
     (
