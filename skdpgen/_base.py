@@ -20,6 +20,7 @@ from .accounting._facts import array_columns, declared_facts
 from .accounting._reservation import CalibratedFit, PhaseRecorder
 from .exceptions import PrivacyLeakWarning
 from .utils.callers import warn_user
+from .utils.foreign_tables import is_foreign_table, library_of, to_pandas
 from .utils.forks import ForkSafeLock, process_identity
 from .utils.noise import make_noise_generator
 from .utils.numerics import usual_numerics
@@ -70,6 +71,8 @@ class PrivateEstimator(BaseEstimator):
     _parameter_constraints = PRIVACY_CONSTRAINTS
     _unit = None  # who is protected, while a fit lasts; None: one row
     _split_names = ("bounds",)  # entries of `budget_split`
+    _takes_tables = False  # whether rows may be text, dates and the like
+    _library = None  # of the table that was fitted, where samples are tables of it
     _has_unit_columns = False  # whether `columns` and `shared` of a PrivacyUnit have a meaning
 
     def __new__(cls, *args, **parameters):
@@ -86,6 +89,7 @@ class PrivateEstimator(BaseEstimator):
     def _fit(self, X, y=None, groups=None):
         """Validate the rows, plan, charge, release: each once, in this order."""
         with self._fitting_noted() as (said, charge):
+            X, y, groups = self._in_pandas(X, y, groups)
             self._unit = self._resolve_unit(groups)
             planner = self._planner(self._resolve_accountant())
             rows, plan = self._prepare(X, y, planner, *self._groups(groups))
@@ -110,6 +114,14 @@ class PrivateEstimator(BaseEstimator):
             self._begin_release(accountant)
             self._complete(rows, plan, rng)
         return self
+
+    def _in_pandas(self, X, y, groups):
+        """Tables of polars, pyarrow and the like as those of pandas, where the estimator takes tables."""
+        if not self._takes_tables or not is_foreign_table(X):
+            return X, y, groups
+        if (library := library_of(X)) is not None:
+            self._library = library
+        return to_pandas(X), to_pandas(y), to_pandas(groups)
 
     def _prepare(self, X, y, accountant):
         """Validate rows and parameters; return ``rows, plan``, the plan from public facts alone.
@@ -175,6 +187,7 @@ class PrivateEstimator(BaseEstimator):
         trial = clone(self)
         trial._validate_params()
         with trial._fitting():
+            X, y, groups = self._in_pandas(X, y, groups)
             trial._unit = trial._resolve_unit(groups)
             accountant = trial._resolve_accountant() if accountant is None else accountant
             prepared = trial._prepare(X, y, accountant, *trial._groups(groups))

@@ -11,6 +11,7 @@ import test_level_groups as grouped
 import test_moment as moments
 import test_numbers_again as again
 import test_one_hot
+import test_polars_and_pyarrow as others
 import test_ranges as ranges
 import test_second_look as looks
 import test_sources as sources
@@ -31,6 +32,7 @@ from skdpgen.synthesizers import _frame_model
 from skdpgen.synthesizers._frame_model import release_target_model, release_triples
 from skdpgen.tabular import _learning as learning
 from skdpgen.tabular import _schema_cells as schema_cells
+from skdpgen.utils.foreign_tables import _arrow_frame
 
 AR, RO = "add_or_remove_one", "replace_one"
 CHUNKS = {r: Claim(sources.test_tables_of_chunks_attain_their_sensitivity_and_never_exceed_it, r) for r in (AR, RO)}
@@ -69,6 +71,11 @@ _UNSPENT = "$unspent if $triples is not None else (*$unspent, 'triples')"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
+    (
+        "a table of polars whose missing values make floats of its integers",
+        [Claim(others.test_the_dtypes_of_a_frame_depend_on_those_of_the_table_alone)],
+        (_arrow_frame, ("$table.to_pandas(types_mapper=pd.ArrowDtype)", "$table.to_pandas()")),
+    ),
     ("a chunk counted twice", [ONCE], (add_sums, ("$one.value + $other.value", "$one.value + 2 * $other.value"))),
     (
         "a name of the rest that no category of the rows has",

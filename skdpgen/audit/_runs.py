@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from .._parameters import read_unit
 from ..accounting import describe_event
+from ..utils.foreign_tables import to_pandas
 from ..utils.noise import NoiseGenerator, make_noise_generator, override_noise
 from ..utils.progress import without_bars
 from ..utils.watching import Replay, replay_releases, watch_releases
@@ -361,6 +362,7 @@ def data_sets(X, y, estimator, neighboring):
 
     The worst unit has `max_rows` rows, all equal to the canary. Every other row is another unit.
     """
+    X = to_pandas(X)
     pair = canary_rows(X, y, estimator, neighboring)
     asked = read_unit(estimator.get_params(deep=False))
     column, most = asked.name, asked.max_rows

@@ -15,6 +15,7 @@ import pandas as pd
 
 from ..exceptions import InvalidInputError, SchemaError
 from ..tabular._frames import column_difference
+from ..utils.foreign_tables import is_foreign_table, to_pandas
 from ..utils.numerics import usual_numerics
 from ..utils.table_checks import check_row_count, is_of_dask, without_cells
 
@@ -53,7 +54,7 @@ def open_source(X):
             "X is an iterator, which can be read only once, and a fit reads chunks several times: give a function that "
             "returns a new one at each call, such as lambda: pandas.read_csv(path, chunksize=100_000)"
         )
-    if isinstance(X, list | tuple) and X and isinstance(X[0], pd.DataFrame):
+    if isinstance(X, list | tuple) and X and (isinstance(X[0], pd.DataFrame) or is_foreign_table(X[0])):
         return ChunkSource(lambda: X)
     if isinstance(X, list | tuple) and X and all(map(_is_path, X)):
         return ChunkSource(functools.partial(parquet_chunks, X))
@@ -212,7 +213,7 @@ class ChunkSource(_Source):
                     chunk = next(reader, end)
                 if chunk is end:
                     return
-                if not isinstance(chunk, pd.DataFrame):
+                if not isinstance(chunk := to_pandas(chunk), pd.DataFrame):
                     raise InvalidInputError(f"every chunk must be a DataFrame; got {type(chunk).__name__}")
                 yield chunk
         finally:

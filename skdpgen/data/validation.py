@@ -12,7 +12,7 @@ from ..exceptions import InvalidInputError
 from ..tabular import Numeric
 from ..tabular._identifiers import merge_keys
 from ..tabular._schema import check_unique
-from ..utils.validation import advice_of_foreign_table, is_foreign_table, validate_data, validate_rows
+from ..utils.validation import validate_data, validate_rows
 from .arrays import (
     ArrayRows,
     check_image_shape,
@@ -130,8 +130,6 @@ def _refuse_containers(X):
         )
     if X is None:
         raise InvalidInputError("X is None: give a DataFrame or an array of rows")
-    if is_foreign_table(X):
-        raise InvalidInputError(advice_of_foreign_table(X))
 
 
 def without_unit(estimator, head, groups):

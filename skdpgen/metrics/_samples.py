@@ -13,6 +13,7 @@ from sklearn.preprocessing import OneHotEncoder
 from ..exceptions import InvalidInputError
 from ..tabular._columns import Identifier
 from ..tabular._formats import plain_forms
+from ..utils.foreign_tables import to_pandas
 from ..utils.printing import plain_number
 
 # Indicators of one column for a classifier, or for a distance: rarer categories share the last one.
@@ -34,8 +35,8 @@ def as_frame(rows, like=None):
         name = "y" if getattr(y, "name", None) is None else y.name
         while name in frame.columns:
             name = f"{name}_"
-        frame = frame.assign(**{str(name): y.array if isinstance(y, pd.Series) else np.asarray(y)})
-    elif isinstance(rows, pd.DataFrame):
+        frame = frame.assign(**{str(name): y.array if isinstance(y := to_pandas(y), pd.Series) else np.asarray(y)})
+    elif isinstance(rows := to_pandas(rows), pd.DataFrame):
         return plain_forms(rows)
     elif isinstance(rows, pd.Series):
         return rows.to_frame("x0" if rows.name is None else rows.name)
@@ -52,6 +53,7 @@ def as_frame(rows, like=None):
 
 def without_keys(rows, schema):
     """Leave out the identifiers of a schema: fresh keys are not meant to be like the real ones."""
+    rows = to_pandas(rows)
     if schema is None or not hasattr(rows, "columns"):
         return rows
     return rows.drop(columns=[c for c in rows.columns if c in schema and isinstance(schema[c], Identifier)])
@@ -63,7 +65,7 @@ def paired_frames(real, synthetic, schema=None):
     Raises ValueError: the columns differ, there is none, or one has no rows.
     """
     real = as_frame(real)
-    synthetic = as_frame(synthetic, like=None if isinstance(synthetic, pd.DataFrame) else real)
+    synthetic = as_frame(synthetic, like=real)
     had_columns = real.shape[1] > 0
     real, synthetic = (without_keys(rows, schema) for rows in (real, synthetic))
     if had_columns and not real.shape[1]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from ..utils.foreign_tables import to_pandas
+
 
 def rows_per_unit(real, synthetic, unit, max_rows=None):
     """Shares of the units by their number of rows.
@@ -46,7 +48,8 @@ def rows_per_unit(real, synthetic, unit, max_rows=None):
     return pd.DataFrame(shares).fillna(0.0).rename_axis("rows").sort_index()
 
 
-def _shares(frame, unit, max_rows):
+def _shares(rows, unit, max_rows):
+    frame = to_pandas(rows)
     if unit not in frame.columns or frame[unit].isna().all():
         raise ValueError(f"both tables need the identifiers of units, in a column {unit!r}")
     sizes = frame[unit].value_counts()

@@ -24,6 +24,7 @@ from ..accounting._reservation import CalibratedFit, Reservation
 from ..data.rows_per_unit import OpenUnit
 from ..exceptions import InvalidInputError, SchemaError, UtilityWarning
 from ..mechanisms import add_gaussian
+from ..utils.foreign_tables import to_pandas
 from ..utils.validation import HasMethods, Interval, InvalidParameterError, StrOptions, fit_context, num_samples
 from ._planning import FOLDS, PlansSearch, Search, SearchRows, list_candidates, public_model, take
 from ._scoring import SCORES, bounded_score, held_terms, score_function, score_terms
@@ -281,6 +282,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         unit with all its rows, taking part in one of them.
         """
         with self._fitting_noted() as (said, charge):
+            X, y, groups = self._in_pandas(X, y, groups)
             self._unit = self._resolve_unit(groups)
             accountant = self._resolve_accountant()
             search, plan = self._prepare(X, y, accountant, groups)
@@ -307,6 +309,10 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         super()._validate_params()
 
     # ---- before the charge -----------------------------------------------------------------------
+    @property
+    def _takes_tables(self):
+        return getattr(self.estimator, "_takes_tables", False)
+
     def _resolve_unit(self, groups):
         """Return the unit of the estimator, which is that of all runs and of the search."""
         resolve = getattr(self.estimator, "_resolve_unit", None)
@@ -403,7 +409,8 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         return total, low + (high - low) * float(np.clip(total / max(count, 1.0) + 0.5, 0.0, 1.0))
 
     def _public_score(self, scoring, estimator):
-        X, y = self.public_data if isinstance(self.public_data, tuple) else (self.public_data, None)
+        public = self.public_data if isinstance(self.public_data, tuple) else (self.public_data, None)
+        X, y = map(to_pandas, public) if self._takes_tables else public
         if scoring is None:
             return float(estimator.score(X, y))
         if isinstance(scoring, str):
@@ -431,6 +438,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
         # the model gets the accountant and the card of the search in place of those of one run
         estimator.set_params(epsilon=self.epsilon, delta=self.delta, neighboring=self.neighboring)
         estimator.accountant_, estimator.card_ = self.accountant_, self.card_
+        estimator._library = self._library
         for warning in best.warned:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 

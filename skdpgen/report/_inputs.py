@@ -24,7 +24,7 @@ def align(real, synthetic):
     shown.
     """
     real = as_frame(real)
-    synthetic = as_frame(synthetic, like=None if isinstance(synthetic, pd.DataFrame) else real)
+    synthetic = as_frame(synthetic, like=real)
     missing = [str(name) for name in real.columns if name not in synthetic.columns]
     extra = [str(name) for name in synthetic.columns if name not in real.columns]
     if missing or extra:

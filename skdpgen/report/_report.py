@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 
 from .. import __version__
 from .._types import unit_of
@@ -182,7 +181,7 @@ def _without_units(real, synthetic, test, unit, target, card):
         return real, synthetic, test, None
     if unit == target:
         raise ValueError(f"unit={unit!r} is the target too, and identifiers are not compared")
-    synthetic = synthetic if isinstance(synthetic, pd.DataFrame) else as_frame(synthetic, like=real)
+    synthetic = as_frame(synthetic, like=real)
     real, of_real = split_units(real, unit)
     if of_real is None or of_real.isna().all():
         raise ValueError(f"unit={unit!r} is not a column of the real rows with identifiers")

@@ -31,6 +31,7 @@ from ..tabular import Schema
 from ..tabular._constraints import constraint_texts
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_loaded, check_whole
+from ..utils.foreign_tables import to_library, to_pandas
 from ..utils.numerics import each_in_usual_numerics, usual_numerics
 from ..utils.printing import listed, shown
 from ..utils.progress import progress_bar, shows_bars
@@ -90,6 +91,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
 
     _model_class = ReleasedModel
 
+    _takes_tables = True
     _training_defaults = {}  # parameters of `training` that the synthesizer takes, and their defaults
 
     # ---- fitting ----------------------------------------------------------------------------------------------------
@@ -100,8 +102,8 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, one for each person, or with `unit` several. Arrays hold finite numbers. `MomentSynthesizer` also
-            takes a DataFrame in chunks.
+            Rows, one for each person, or with `unit` several. Arrays hold finite numbers. A table may be one of polars
+            or pyarrow: samples then are too. `MomentSynthesizer` also takes a DataFrame in chunks.
         y : array-like of shape (n_samples,), default=None
             Labels; `sample` then returns (X, y). Not allowed with `target`.
         groups : array-like of shape (n_samples,), default=None
@@ -240,6 +242,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         """Rows to be used with the fitted model, validated."""
         if self.model_.kind == "array":
             return validate_rows(self, X, reset=False)
+        X = to_pandas(X)
         if not isinstance(X, pd.DataFrame):
             raise InvalidInputError("the model was fitted on a DataFrame: give a DataFrame")
         unit = self._asked_unit.name
@@ -271,8 +274,8 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
             Rows of the kind that was fitted; a pair if `fit` was given y. For more rows than memory holds see
             `sample_chunks`.
         """
-        chunks = self.sample_chunks(n_samples, y=y, class_ratio=class_ratio, random_state=random_state)
-        return self._join(chunks, n_samples, y)
+        check_is_fitted(self)
+        return self._join(self._chunks(n_samples, y, class_ratio, random_state), n_samples, y)
 
     def sample_chunks(self, n_samples=None, *, y=None, class_ratio=None, random_state=None):
         """Draw synthetic rows in chunks, when they do not fit into memory: charges nothing.
@@ -300,7 +303,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         250000
         """
         check_is_fitted(self)
-        return self._chunks(n_samples, y, class_ratio, random_state)
+        return self._of_library(self._chunks(n_samples, y, class_ratio, random_state))
 
     @usual_numerics()
     def _chunks(self, n_samples, y, class_ratio, random_state, given=None):
@@ -323,7 +326,11 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         if self.model_.kind == "frame" and n > self._rows_at_once and shows_bars(self.progress):
             total = math.ceil(n / self._rows_at_once)
             chunks = progress_bar(chunks, phase="synthetic rows", shown=True, total=total, unit="chunk")
-        return join_chunks(chunks)
+        return to_library(join_chunks(chunks), self._library)
+
+    def _of_library(self, chunks):
+        """Chunks as tables of the library whose table was fitted."""
+        return chunks if self._library is None else (to_library(chunk, self._library) for chunk in chunks)
 
     def _with_keys(self, chunks):
         """Chunks of rows with fresh keys, where the schema has identifiers."""
@@ -454,7 +461,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         DataFrame
             Columns of the fitted frame, or x0, x1, ...; y last, under its name or "y".
         """
-        X, y = drawn if isinstance(drawn, tuple) else (drawn, None)
+        X, y = map(to_pandas, drawn if isinstance(drawn, tuple) else (drawn, None))
         if not isinstance(X, pd.DataFrame):
             names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(X.shape[1])])
             X = pd.DataFrame(X, columns=list(names))
@@ -606,7 +613,8 @@ class LatentTransformerMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """Return rows (a DataFrame where one was fitted) from latents; levels are drawn from their distribution."""
         check_is_fitted(self)
         latent = validate_coordinates(X, self.model_.n_latent)
-        return join_chunks(self._with_keys([self.model_.decode(latent, self._sampling_stream)]))
+        rows = join_chunks(self._with_keys([self.model_.decode(latent, self._sampling_stream)]))
+        return to_library(rows, self._library)
 
     @property
     def _n_features_out(self):

@@ -12,6 +12,7 @@ from .._parameters import UNIT_CONSTRAINTS
 from ..data.frames import FrameRows
 from ..exceptions import InvalidInputError
 from ..generators.components import join_chunks
+from ..utils.foreign_tables import to_library
 from ..utils.numerics import each_in_usual_numerics, usual_numerics
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, BaseSynthesizer
@@ -128,17 +129,9 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         ValueError
             The model has no rows that satisfy `given` or `y`, or too few that satisfy the constraints.
         """
-        chunks = self.sample_chunks(
-            n_samples,
-            y=y,
-            class_ratio=class_ratio,
-            given=given,
-            units=units,
-            order_by=order_by,
-            random_state=random_state,
-        )
+        chunks = self._drawn(n_samples, y, class_ratio, given, units, order_by, random_state)
         if units is not None:
-            return join_chunks(chunks)
+            return to_library(join_chunks(chunks), self._library)
         return self._join(chunks, n_samples, y)
 
     def sample_chunks(
@@ -160,6 +153,10 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         DataFrame or array, or (X, y)
             As `sample` returns them.
         """
+        return self._of_library(self._drawn(n_samples, y, class_ratio, given, units, order_by, random_state))
+
+    def _drawn(self, n_samples, y, class_ratio, given, units, order_by, random_state):
+        """Chunks of a sample, as frames of pandas or arrays."""
         check_is_fitted(self)
         if units is None:
             if order_by is not None:

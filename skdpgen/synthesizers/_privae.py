@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._parameters import DPSGD, UNIT_CONSTRAINTS, GroupDivergence
 from ..data.validation import check_likelihood, read_vectors
 from ..generators.components import join_chunks
+from ..utils.foreign_tables import to_library
 from ..utils.numerics import usual_numerics
 from ..utils.validation import MOST_UNITS, HasMethods, Interval, StrOptions
 from ._base import DATA_CONSTRAINTS, TRAINING_CONSTRAINTS, BaseSynthesizer, LatentTransformerMixin
@@ -134,7 +135,8 @@ class BaseVAESynthesizer(LatentTransformerMixin, LikelihoodSynthesizer):
             The columns of X; levels of tables are drawn from their distribution, and keys are fresh.
         """
         check_is_fitted(self)
-        return join_chunks(self._with_keys([self.model_.reconstruct(self._rows_like_fit(X), y, self._sampling_stream)]))
+        rows = self.model_.reconstruct(self._rows_like_fit(X), y, self._sampling_stream)
+        return to_library(join_chunks(self._with_keys([rows])), self._library)
 
 
 class PriVAESynthesizer(BaseVAESynthesizer):

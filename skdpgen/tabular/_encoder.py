@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import SchemaError
+from ..utils.foreign_tables import holds_numbers, is_foreign_table, to_pandas
 from ..utils.printing import shown
-from ..utils.table_checks import advice_of_foreign_table, holds_numbers, is_foreign_table
 from ..utils.validation import as_numbers, validate_rows
 from ._binning import Binning
 from ._columns import KINDS, Boolean, Categorical, Identifier, bin_decimals
@@ -208,11 +208,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
 
     def _as_input(self, X, reset):
+        if is_foreign_table(X) and not holds_numbers(X):
+            X = to_pandas(X)
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
-        if is_foreign_table(X) and not holds_numbers(X):
-            raise SchemaError(advice_of_foreign_table(X))
         return validate_rows(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
 
     def _resolve_schema(self, frame):

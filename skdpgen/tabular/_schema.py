@@ -16,9 +16,10 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.atomic import write_atomically
+from ..utils.foreign_tables import to_pandas
 from ..utils.printing import listed, one_line, printable
 from ..utils.strict_json import read_json, read_json_file
-from ..utils.table_checks import advice_of_foreign_table, check_names, is_foreign_table
+from ..utils.table_checks import check_names
 from ._columns import (
     KINDS,
     Boolean,
@@ -299,11 +300,9 @@ step=None, spikes=None)
         Raises
         ------
         SchemaError
-            Duplicate names, names in `known` or `categorical` that the frame lacks, a dtype without a kind, a table of
-            another library than pandas.
+            Duplicate names, names in `known` or `categorical` that the frame lacks, a dtype without a kind.
         """
-        if is_foreign_table(frame):
-            raise SchemaError(advice_of_foreign_table(frame))
+        frame = to_pandas(frame)
         if not isinstance(frame, pd.DataFrame):
             array = np.asarray(frame)
             if array.ndim != 2 or array.dtype.kind not in "biuf":

@@ -1,4 +1,4 @@
-"""Checks of the names, the rows and the library of a table. Files are read without scikit-learn, so this needs none."""
+"""Checks of the names and the rows of a table. Files are read without scikit-learn, so this needs none."""
 
 from __future__ import annotations
 
@@ -77,36 +77,6 @@ def check_names(names, what="a column"):
     """
     if not is_unicode(texts_in(list(names))):
         raise SchemaError(f"the name of {what} cannot be written: it holds a lone surrogate; nothing was charged")
-
-
-# ---- tables of other libraries -------------------------------------------------------------------------------------
-def is_foreign_table(X):
-    """Tell whether X is a table of a library beside pandas, such as polars or pyarrow.
-
-    Labelled arrays have no columns: they are arrays.
-    """
-    if isinstance(X, type | pd.DataFrame):
-        return False
-    if hasattr(X, "to_pandas"):
-        return not hasattr(X, "__array__") or hasattr(X, "columns")
-    return hasattr(X, "collect") and hasattr(type(X), "columns")  # a lazy table warns of X.columns
-
-
-def holds_numbers(X):
-    """Tell whether all columns of such a table are numbers; its array may hold dates as numbers."""
-    if not hasattr(X, "__array__"):
-        return False
-    names = getattr(X, "column_names", None) or X.columns
-    try:
-        return all(np.asarray(X[name]).dtype.kind in "biuf" for name in names)
-    except Exception:  # of the table's library, whose message may contain a cell
-        return False
-
-
-def advice_of_foreign_table(X):
-    """Text that says how to make a DataFrame of pandas of such a table."""
-    kind, made = type(X), "X.to_pandas()" if hasattr(X, "to_pandas") else "X.collect().to_pandas()"
-    return f"X is a {kind.__name__} of {kind.__module__.partition('.')[0]}: give a DataFrame of pandas, {made}"
 
 
 def is_of_dask(X):

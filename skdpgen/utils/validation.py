@@ -22,14 +22,12 @@ from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.validation import _num_samples, validate_data
 
 from ..exceptions import InvalidInputError
+from .foreign_tables import holds_numbers, is_foreign_table
 from .printing import shown
 from .table_checks import (
     MAX_ROWS,
-    advice_of_foreign_table,
     check_names,
     check_row_count,
-    holds_numbers,
-    is_foreign_table,
     is_of_dask,
     is_unicode,
     texts_in,
@@ -49,7 +47,6 @@ __all__ = [
     "InvalidParameterError",
     "Options",
     "StrOptions",
-    "advice_of_foreign_table",
     "as_numbers",
     "as_sizes",
     "check_model_size",
@@ -62,7 +59,6 @@ __all__ = [
     "inside_search",
     "is_extension",
     "is_finite",
-    "is_foreign_table",
     "is_unicode",
     "num_samples",
     "physical_memory",
@@ -253,7 +249,10 @@ def validate_rows(estimator, X, *, dtype="numeric", **options):
         For what is no table of finite numbers, or more rows than can be summed exactly; before anything is charged.
     """
     if is_foreign_table(X) and not holds_numbers(X):
-        raise InvalidInputError(advice_of_foreign_table(X))
+        raise InvalidInputError(
+            f"X is a {type(X).__name__} with columns that are not numbers: {type(estimator).__name__} takes numbers "
+            "alone, and the synthesizers take such a table"
+        )
     check_names(getattr(X, "columns", ()))
     if isinstance(X, np.ma.MaskedArray):  # scikit-learn takes the values behind the mask
         raise InvalidInputError("X is a masked array: give pandas.DataFrame(X), in which masked values are missing")

@@ -1,0 +1,120 @@
+"""Tables of other libraries, such as polars and pyarrow: read as frames of pandas, and samples as theirs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from ..exceptions import InvalidInputError
+from .table_checks import without_cells
+
+
+def is_foreign_table(X):
+    """Tell whether X is a table of a library beside pandas, such as polars or pyarrow.
+
+    Labelled arrays have no columns: they are arrays.
+    """
+    if isinstance(X, type | pd.DataFrame):
+        return False
+    if hasattr(X, "to_pandas"):
+        return not hasattr(X, "__array__") or hasattr(X, "columns")
+    return hasattr(X, "collect") and hasattr(type(X), "columns")  # a lazy table warns of X.columns
+
+
+def holds_numbers(X):
+    """Tell whether all columns of such a table are numbers; its array may hold dates as numbers."""
+    if not hasattr(X, "__array__"):
+        return False
+    names = getattr(X, "column_names", None) or X.columns
+    try:
+        return all(np.asarray(X[name]).dtype.kind in "biuf" for name in names)
+    except Exception:  # of the table's library, whose message may contain a cell
+        return False
+
+
+def to_pandas(X):
+    """Return a table, or a column, of another library as one of pandas; anything else as it is.
+
+    All columns have dtypes of Arrow. So a dtype depends on that of the given column alone: pandas' own integers become
+    floats where a value is missing. Categories become text, because a dtype may list those of private rows. Raises
+    InvalidInputError: the library cannot give its table to Arrow, or there is no pyarrow.
+    """
+    if is_foreign_table(X):
+        if hasattr(X, "collect"):  # a lazy table
+            with without_cells(f"the {type(X).__name__} of {_library(X)}", "collect it"):
+                X = X.collect()
+        return _arrow_frame(X)
+    if _is_foreign_column(X):
+        name = getattr(X, "name", None)
+        return _arrow_frame(X).iloc[:, 0].rename(name or None)
+    return X
+
+
+def library_of(X):
+    """Return "polars" or "pyarrow" for a table of it, of which `to_library` makes others; else None."""
+    return library if is_foreign_table(X) and (library := _library(X)) in ("polars", "pyarrow") else None
+
+
+def to_library(rows, library):
+    """Return rows, or a pair (X, y), as tables of the library; those of pandas where it is None."""
+    if library is None or isinstance(rows, np.ndarray):
+        return rows
+    if isinstance(rows, tuple):
+        return tuple(to_library(part, library) for part in rows)
+    import pyarrow as pa
+
+    if isinstance(rows, pd.Series):
+        return to_library(rows.to_frame("" if rows.name is None else rows.name), library)[rows.name or ""]
+    table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+    if library == "pyarrow":
+        return table
+    import polars
+
+    return polars.from_arrow(table)
+
+
+def _library(X):
+    return type(X).__module__.partition(".")[0]
+
+
+def _is_foreign_column(y):
+    """Tell whether y is a column of polars or pyarrow; both are given to Arrow by one of two methods."""
+    if isinstance(y, type | pd.Series | pd.Index | pd.DataFrame | pd.api.extensions.ExtensionArray):
+        return False
+    return hasattr(y, "__arrow_c_stream__") or hasattr(y, "__arrow_c_array__")
+
+
+def _arrow_frame(X):
+    """Return a table or a column as a frame whose columns have dtypes of Arrow."""
+    kind = f"X is a {type(X).__name__} of {_library(X)}"
+    convert = "X.to_pandas()" if hasattr(X, "to_pandas") else "X.collect().to_pandas()"
+    if not (hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")):
+        raise InvalidInputError(f"{kind}, which cannot give its rows to Arrow: give a DataFrame of pandas, {convert}")
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise InvalidInputError(
+            f"{kind}, and reading it needs pyarrow: pip install pyarrow, or give a DataFrame of pandas, {convert}"
+        ) from None
+    with without_cells(f"the conversion of the {type(X).__name__} of {_library(X)}", "call pyarrow.table of it"):
+        if is_foreign_table(X):
+            table = pa.table(X)
+            names = table.column_names
+        else:
+            column = pa.array(X) if hasattr(X, "__arrow_c_array__") else pa.chunked_array(X)
+            table, names = pa.table([column], names=["y"]), ["y"]
+        table = pa.table([_plain_column(column, pa) for column in table.columns], names=names)
+        return table.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def _plain_column(column, pa):
+    """Return a column as one of a type that pandas can hold: categories and views as text."""
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    if not pa.types.is_dictionary(column.type):
+        return column.cast(views.get(column.type, column.type))
+    plain = views.get(column.type.value_type, column.type.value_type)
+    parts = [
+        pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(plain)).dictionary_decode()
+        for part in column.chunks
+    ]
+    return pa.chunked_array(parts, type=plain)

@@ -1,0 +1,197 @@
+"""Tables of polars and pyarrow: read as frames of pandas by their dtypes alone, and samples that are such tables."""
+
+import datetime
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpgen import (
+    DPSGD,
+    MomentSynthesizer,
+    P3GMSynthesizer,
+    PrivacyAccountant,
+    PriVAESynthesizer,
+    PrivateSearchCV,
+    Schema,
+    TableEncoder,
+    load,
+)
+from skdpgen.exceptions import InvalidInputError
+from skdpgen.metrics import rows_per_unit, tstr_score, two_way_tvd
+from skdpgen.testing import seeded_noise
+from skdpgen.utils.foreign_tables import to_pandas
+
+pa = pytest.importorskip("pyarrow")
+pl = pytest.importorskip("polars")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
+
+N = 400
+_draws = np.random.default_rng(0)
+_days = [datetime.date(2020, 1, 1) + datetime.timedelta(days=int(k)) for k in _draws.integers(0, 700, N)]
+TABLE = pl.DataFrame(
+    {
+        "age": pl.Series(_draws.integers(18, 90, N), dtype=pl.Int16),
+        "town": _draws.choice(["Ulm", "Bonn"], N),
+        "income": np.exp(_draws.normal(10, 1, N)).round(2),
+        "born": _days,
+        "seen": [datetime.datetime(2024, 1, 1) + datetime.timedelta(hours=int(k)) for k in _draws.integers(0, 999, N)],
+        "stay": [datetime.timedelta(hours=int(k)) for k in _draws.integers(0, 99, N)],
+        "hour": [datetime.time(int(k)) for k in _draws.integers(0, 24, N)],
+        "cost": pl.Series(_draws.integers(0, 9999, N)).cast(pl.Decimal(10, 2)),
+        "smokes": _draws.random(N) < 0.3,
+        "group": pl.Series(_draws.choice(["a", "b"], N)).cast(pl.Categorical),
+        "stage": pl.Series(_draws.choice(["low", "high"], N)).cast(pl.Enum(["low", "medium", "high"])),
+        "visits": pl.Series([None if k < 20 else int(k) for k in _draws.integers(0, 100, N)]),
+    }
+)
+_AS_TEXT = {"group": pl.String, "stage": pl.String}
+LIBRARIES = {
+    "polars": lambda table: table,
+    "polars, lazy": lambda table: table.lazy(),
+    "pyarrow": lambda table: table.to_arrow(),
+    "pyarrow, of views": pa.table,
+}
+
+
+def _model(epsilon=5.0, **parameters):
+    return MomentSynthesizer(epsilon, random_state=0, **parameters)
+
+
+def _fit(model, *data):
+    with seeded_noise(0, quiet=True):
+        return model.fit(*data)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_fit_is_that_of_a_frame_of_pandas_and_a_sample_is_of_the_library(library):
+    X = LIBRARIES[library](TABLE)
+    frame = TABLE.to_pandas(use_pyarrow_extension_array=True).astype({"group": str, "stage": str})
+    frame = frame.astype(dict.fromkeys(["group", "stage"], to_pandas(TABLE).dtypes["group"]))
+    models = [_fit(_model(), data) for data in (X, frame)]
+    assert models[0].card_.charges == models[1].card_.charges
+    of_library, of_pandas = (model.sample(50, random_state=1) for model in models)
+    if library.startswith("polars"):
+        assert isinstance(of_library, pl.DataFrame)
+        assert of_library.schema == {**TABLE.schema, **_AS_TEXT}
+    else:
+        assert isinstance(of_library, pa.Table)
+        assert of_library.schema.metadata is None
+    pd.testing.assert_frame_equal(to_pandas(of_library).astype(object), of_pandas.astype(object), check_dtype=False)
+
+
+def test_the_dtypes_of_a_frame_depend_on_those_of_the_table_alone():
+    whole = to_pandas(TABLE)
+    for rows in (TABLE[:0], TABLE[:1], TABLE.filter(pl.col("visits").is_not_null())):
+        part = to_pandas(rows)
+        assert list(part.dtypes) == list(whole.dtypes)
+    pd.testing.assert_frame_equal(to_pandas(TABLE[100:]), whole[100:].reset_index(drop=True))
+    complete = TABLE.filter(pl.col("visits").is_not_null())
+    assert _model().plan(complete) == _model().plan(TABLE[: len(complete)])
+
+
+def test_a_category_that_no_row_has_is_in_no_sample():
+    stages = pl.Enum(["low", "high", *(f"patient {k}" for k in range(20))])
+    X = pl.DataFrame({"stage": pl.Series(["low", "high"] * 200).cast(stages), "age": [30, 40] * 200})
+    model = _fit(_model(), X)
+    assert list(model.schema_["stage"].categories) == ["high", "low"]
+    drawn = model.sample(100)
+    assert drawn.schema["stage"] == pl.String
+    assert set(drawn["stage"]) <= {"high", "low", "other"}
+
+
+def test_labels_and_identifiers_of_units_are_columns_of_the_library():
+    X, y = TABLE.select("age", "income"), TABLE["town"]
+    units = pl.Series("person", np.arange(N) // 4)
+    drawn, labels = _fit(_model(max_rows_per_unit=4), X, y, units).sample(20)
+    assert isinstance(drawn, pl.DataFrame)
+    assert isinstance(labels, pl.Series)
+    assert labels.name == "town"
+    assert set(labels) <= {"Ulm", "Bonn"}
+    of_column = _fit(_model(unit="person", max_rows_per_unit=4), X.with_columns(units))
+    synthetic = of_column.sample(units=10)
+    assert isinstance(synthetic, pl.DataFrame)
+    assert synthetic["person"].n_unique() == 10
+    assert rows_per_unit(X.with_columns(units), synthetic, "person").loc[4, "real"] == 1
+
+
+def test_rows_that_the_model_is_given_may_be_of_the_library():
+    table = TABLE.select("age", "town", "stage")
+    model = _fit(_model(target="town"), table)
+    assert model.score_samples(table).shape == (N,)
+    assert model.sample(5, given={"town": "Ulm"})["town"].to_list() == ["Ulm"] * 5
+    chunks = list(model.sample_chunks(5))
+    assert [type(chunk) for chunk in chunks] == [pl.DataFrame]
+    assert isinstance(model.as_frame(chunks[0]), pd.DataFrame)
+    vae = _fit(PriVAESynthesizer(5.0, training=DPSGD(5, warm_start_steps=0), random_state=0), table)
+    latents = vae.transform(table)
+    assert isinstance(vae.inverse_transform(latents[:3]), pl.DataFrame)
+    assert isinstance(vae.reconstruct(table), pl.DataFrame)
+
+
+def test_chunks_may_be_tables_of_the_library():
+    table = TABLE.select("age", "town", "visits")
+    parts = [table[:150], table[150:]]
+    whole = _fit(_model(), to_pandas(table)).sample(20, random_state=0)
+    for chunks in (parts, lambda: iter(parts), lambda: [part.to_arrow() for part in parts]):
+        drawn = _fit(_model(), chunks).sample(20, random_state=0)
+        pd.testing.assert_frame_equal(drawn, whole)
+
+
+def test_the_best_model_of_a_search_draws_tables_of_the_library():
+    search = PrivateSearchCV(
+        P3GMSynthesizer(target="town"), {"n_components": [2, 3]}, epsilon=50.0, scoring="tstr_accuracy", random_state=0
+    )
+    table = TABLE.select("age", "income", "town")
+    assert isinstance(_fit(search, table).sample(5), pl.DataFrame)
+
+
+def test_a_loaded_model_draws_frames_of_pandas(tmp_path):
+    model = _fit(_model(), TABLE.select("age", "stage", "visits"))
+    model.save(tmp_path / "model.safetensors")
+    drawn = load(tmp_path / "model.safetensors").sample(10, random_state=0)
+    assert isinstance(drawn, pd.DataFrame)
+    pd.testing.assert_frame_equal(drawn, to_pandas(model.sample(10, random_state=0)))
+
+
+def test_schemas_encoders_and_metrics_take_tables_of_the_library():
+    assert list(Schema.from_kinds(TABLE).names) == TABLE.columns
+    encoded = TableEncoder(Schema.from_kinds(TABLE.select("smokes"))).fit(TABLE.select("smokes"))
+    assert encoded.transform(TABLE.select("smokes")).shape == (N, 3)
+    other = TABLE.sample(fraction=1.0, with_replacement=True, seed=0)
+    frames = to_pandas(TABLE), to_pandas(other)
+    assert two_way_tvd(TABLE, other) == two_way_tvd(*frames)
+    assert two_way_tvd(TABLE.to_arrow(), other) == two_way_tvd(*frames)
+    columns = ["age", "income", "town"]
+    scores = [tstr_score(a[columns], b[columns], target="town") for a, b in ((TABLE, other), frames)]
+    assert scores[0] == scores[1]
+
+
+# ---- refusals -----------------------------------------------------------------------------------------------------
+def test_columns_of_lists_and_structs_are_refused_by_name():
+    X = TABLE.select("age", visits=pl.Series([["secret"]] * N))
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(InvalidInputError, match="visits") as error:
+        MomentSynthesizer(accountant=accountant).fit(X)
+    assert "secret" not in str(error.value)
+    assert not accountant.charges
+
+
+def test_an_error_of_a_lazy_table_shows_no_cell():
+    X = TABLE.lazy().with_columns(pl.col("town").cast(pl.Int64))
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(InvalidInputError, match=r"the LazyFrame of polars failed") as error:
+        MomentSynthesizer(accountant=accountant).fit(X)
+    assert "Ulm" not in str(error.value)
+    assert not accountant.charges
+
+
+def test_without_pyarrow_the_fit_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InvalidInputError, match=r"DataFrame of polars, and reading it needs pyarrow"):
+        _model().plan(TABLE)
