@@ -116,7 +116,7 @@ class PrivateEstimator(BaseEstimator):
         return self
 
     def _in_pandas(self, X, y, groups):
-        """Tables of polars, pyarrow and the like as those of pandas, where the estimator takes tables."""
+        """Return tables of polars, pyarrow and the like as those of pandas, where the estimator takes tables."""
         if not self._takes_tables or not is_foreign_table(X):
             return X, y, groups
         if (library := library_of(X)) is not None:

@@ -18,6 +18,8 @@ def is_foreign_table(X):
         return False
     if hasattr(X, "to_pandas"):
         return not hasattr(X, "__array__") or hasattr(X, "columns")
+    if hasattr(X, "__arrow_c_stream__"):  # the rows of a query, say
+        return hasattr(X, "columns") or hasattr(X, "schema")
     return hasattr(X, "collect") and hasattr(type(X), "columns")  # a lazy table warns of X.columns
 
 

@@ -172,6 +172,22 @@ def test_schemas_encoders_and_metrics_take_tables_of_the_library():
     assert scores[0] == scores[1]
 
 
+class _Query:
+    """Rows of a query, as duckdb and ibis have them: they can be given to Arrow, and to nothing else."""
+
+    columns = ("age", "town")
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return TABLE.select(self.columns).__arrow_c_stream__(requested_schema)
+
+
+def test_rows_of_a_query_that_arrow_can_read_are_a_table():
+    drawn = _fit(_model(), _Query()).sample(20, random_state=0)
+    assert isinstance(drawn, pd.DataFrame)
+    of_polars = _fit(_model(), TABLE.select("age", "town")).sample(20, random_state=0)
+    pd.testing.assert_frame_equal(drawn, to_pandas(of_polars))
+
+
 # ---- refusals -----------------------------------------------------------------------------------------------------
 def test_columns_of_lists_and_structs_are_refused_by_name():
     X = TABLE.select("age", visits=pl.Series([["secret"]] * N))
