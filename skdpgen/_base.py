@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from contextlib import contextmanager, suppress
 from numbers import Integral, Real
@@ -29,6 +30,7 @@ from .utils.validation import (
     EXACT_SCORES,
     SEPARATE_LEDGERS,
     Interval,
+    InvalidParameterError,
     Options,
     StrOptions,
     check_parameters,
@@ -256,6 +258,11 @@ class PrivateEstimator(BaseEstimator):
 
     def _validate_params(self):
         parameters = self.get_params(deep=False)
+        if isinstance(parameters.get("accountant"), str | os.PathLike):
+            raise InvalidParameterError(
+                "accountant= takes a PrivacyAccountant: for a ledger file, give PrivacyAccountant(epsilon, delta, "
+                "ledger=path), which opens it or makes it"
+            )
         check_parameters(type(self).__name__, parameters, self._parameter_constraints)
         for value in parameters.values():
             if isinstance(value, ParameterObject):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -459,3 +460,10 @@ def test_estimators_of_arrays_take_a_table_of_numbers_of_another_library():
 def test_a_path_that_is_no_parquet_file_is_refused_with_how_to_read_it(tmp_path):
     with pytest.raises(InvalidInputError, match=r"read a CSV file by pandas.read_csv\(path\)"):
         MomentSynthesizer(1.0).fit(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize("path", ["ledger.db", Path("ledger.db")])
+def test_a_ledger_file_in_place_of_an_accountant_is_refused_with_how_to_open_it(path):
+    for model in (MomentSynthesizer, DPPCA):
+        with pytest.raises(ValueError, match=r"PrivacyAccountant\(epsilon, delta, ledger=path\)"):
+            model(accountant=path).fit(np.zeros((30, 2)))
