@@ -342,7 +342,7 @@ def renyi_rows(event):
     ],
 )
 def test_dtypes_outside_the_list_reach_no_library(dtype, monkeypatch):
-    monkeypatch.setattr("skdpgen.tabular._columns.pdt.pandas_dtype", lambda name: pytest.fail(f"asked for {name}"))
+    monkeypatch.setattr("skdpgen.tabular._dtypes.pdt.pandas_dtype", lambda name: pytest.fail(f"asked for {name}"))
     for kind in ("datetime", "numeric"):
         with pytest.raises(SchemaError, match="dtype"):
             Schema.from_dict({"columns": [{"name": "a", "kind": kind, "dtype": dtype}]})

@@ -54,7 +54,7 @@ _REASONS = {
     ],
     "versions of software, and names of time zones": [
         "accounting/_card.py: cache _installed",
-        "tabular/_columns.py: cache of available_timezones",
+        "tabular/_dtypes.py: cache of available_timezones",
     ],
     "locks, the number of forks, and which objects are being fitted": [
         "_base.py: change of _fits",

@@ -80,7 +80,7 @@ def _value(field, column, place):
     from pandas.api.types import is_integer_dtype
 
     from ..tabular import Boolean, Categorical, Numeric
-    from ..tabular._columns import output_dtype
+    from ..tabular._dtypes import output_dtype
 
     if not field:
         return None

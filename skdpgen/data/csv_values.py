@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..tabular import Boolean, Datetime, Numeric
-from ..tabular._columns import output_dtype
+from ..tabular._dtypes import output_dtype
 from ..tabular._formats import form_of_strptime, time_zone
 from ..utils.callers import warn_user
 from ..utils.categories import family, number_text

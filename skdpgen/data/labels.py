@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..exceptions import InvalidInputError
 from ..mechanisms import histogram, release_names
-from ..tabular._columns import TEXT_DTYPES, name_of_dtype, parse_dtype, plain_value
+from ..tabular._dtypes import TEXT_DTYPES, name_of_dtype, parse_dtype, plain_value
 from ..tabular._learning import hidden_classes
 from ..utils.callers import warn_user
 from ..utils.categories import canonical_rows

@@ -17,7 +17,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import InvalidInputError
 from ..tabular import Boolean, Categorical, Datetime, Numeric
-from ..tabular._columns import output_dtype
+from ..tabular._dtypes import output_dtype
 from ..tabular._formats import dates_as_text, time_zone
 from ..tabular._frames import restore
 from ..tabular._identifiers import insert_keys, split_keys

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ..data.labels import with_dtype
-from ..tabular._columns import holds_missing, output_dtype
+from ..tabular._dtypes import holds_missing, output_dtype
 
 # Enough for several rows of each class in the trial of a search, and so few that the trial takes a moment.
 _ROWS = 60

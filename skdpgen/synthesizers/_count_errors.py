@@ -32,7 +32,7 @@ from ..mechanisms import noise_of_mean, selection_threshold
 from ..mechanisms._moments import CLASS_COUNT_WEIGHT, CLASS_MEAN_WEIGHT
 from ..tabular import Boolean, Categorical, Datetime, Numeric, TableEncoder
 from ..tabular._binning import enough_rows, fine_grid
-from ..tabular._columns import parse_dtype
+from ..tabular._dtypes import parse_dtype
 from ..tabular._learning import are_few
 from ..tabular._level_groups import LevelGroups, declared_groups, divided_groups, has_subgroups
 from ..tabular._schema_cells import SelectedCounts

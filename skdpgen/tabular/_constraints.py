@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ..utils.printing import quoted
-from ._columns import ISO_DATE, Boolean, Categorical, Datetime, Identifier, Numeric, output_dtype
+from ._columns import ISO_DATE, Boolean, Categorical, Datetime, Identifier, Numeric
+from ._dtypes import output_dtype
 from ._formats import from_form, time_zone, type_of_objects
 from ._frames import numeric_bounds, restore
 

@@ -18,22 +18,12 @@ import pandas as pd
 from ..exceptions import SchemaError
 from ..utils.callers import warn_user
 from ..utils.printing import quoted
-from ._columns import Boolean, Categorical, Datetime, Numeric, output_dtype, unit_microseconds
+from ._columns import Boolean, Categorical, Datetime, Numeric, unit_microseconds
 from ._constraint_forms import Combinations, Conditional, Lookup, read_constraint
 from ._constraints import RowConstraint
-from ._construction_steps import (
-    Computed,
-    Gap,
-    Looked,
-    Merged,
-    Overwritten,
-    Product,
-    inside,
-    restore_unbounded,
-    typed,
-    unit_of,
-    with_bounds,
-)
+from ._construction_columns import inside, restore_unbounded, typed, unit_of, with_bounds
+from ._construction_steps import Computed, Gap, Looked, Merged, Overwritten, Product
+from ._dtypes import output_dtype
 from ._formats import form_of, time_zone
 from ._frames import check_columns, numeric_bounds, numeric_values, restore
 from ._schema import Schema

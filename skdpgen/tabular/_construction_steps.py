@@ -12,33 +12,41 @@ import pandas as pd
 
 from ..exceptions import SchemaError
 from ..utils.callers import warn_user
-from ..utils.categories import family
 from ..utils.printing import quoted
-from ._columns import (
-    Boolean,
-    Categorical,
-    Datetime,
-    Numeric,
-    dtype_range,
-    output_dtype,
-    rounded_to,
-    standing_for,
-    unit_microseconds,
-)
+from ._columns import Categorical, Datetime, Numeric
 from ._constraint_forms import Conditional, Lookup
 from ._constraints import known_values
-from ._formats import form_of
+from ._construction_columns import (
+    MOST_FLOAT,
+    as_read,
+    filled,
+    filled_codes,
+    filled_series,
+    inside,
+    keep_presence,
+    number_of,
+    only_presence,
+    read_levels,
+    restore_unbounded,
+    restored,
+    typed,
+    unit_of,
+    with_bounds,
+    with_values,
+    without_rounding_errors,
+    without_start,
+)
+from ._dtypes import output_dtype
 from ._frames import factorize, numeric_bounds, numeric_values, restore
 
 # Missing values may take the place of values of a declared combination: most combinations that this makes.
 _MOST_COMBINATIONS = 10_000
-_MOST_INTEGER = 2**53
-_MOST_FLOAT = 8e307
 # Decimals of a product: a float has no more digits.
 _MOST_DECIMALS = 15
-# Microseconds from 1970 of the first and last moments of datetimes in nanoseconds, and of others.
-_NANOSECONDS = (-9_223_372_036_000_000, 9_223_372_036_000_000)
-_MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+
+
+def _text_of(row):
+    return json.dumps(row, ensure_ascii=False, allow_nan=False)
 
 
 class _Step:
@@ -160,7 +168,7 @@ class Gap(_Step):
         column, base_column = released[self.made], released[self.base]
         base = self._numbers(outer[self.base], base_column)
         gap = frame[self.made].to_numpy(dtype=np.float64, na_value=np.nan)
-        base, gap = _without_start(base, gap, rng)
+        base, gap = without_start(base, gap, rng)
         base = filled(base, rng, np.mean(numeric_bounds(base_column)) * self._scale(base_column))
         values = self._rounded(base + self._sign * gap, base + self._sign * self.low, column)
         outer[self.made] = restore(values, column).set_axis(frame.index)
@@ -204,7 +212,7 @@ class Computed(_Step):
         return (self.column,)
 
     def declare(self, columns):
-        _only_presence(columns, self.column)
+        only_presence(columns, self.column)
 
     def _values(self, parts):
         """Values of the expression in steps of the column, from numbers of its parts in steps of theirs."""
@@ -232,7 +240,7 @@ class Computed(_Step):
         return max(1e-9, 4 * float(np.finfo(getattr(dtype, "numpy_dtype", dtype)).eps)) * (1 + np.abs(values))
 
     def encode(self, outer, seen, table, on_invalid):
-        _keep_presence(outer, seen, table[self.column])
+        keep_presence(outer, seen, table[self.column])
 
     def release(self, columns, seen, table):
         column = table[self.column]
@@ -241,7 +249,7 @@ class Computed(_Step):
             decimals = self._decimals([columns[name] for name in self.inputs])
             if not column.whole and column.decimals is None and decimals is not None:
                 column = replace(column, decimals=decimals)
-            column = with_bounds(column, *np.clip(ends, -_MOST_FLOAT, _MOST_FLOAT).tolist())
+            column = with_bounds(column, *np.clip(ends, -MOST_FLOAT, MOST_FLOAT).tolist())
         columns[self.column] = column
 
     def _ends(self, parts):
@@ -285,7 +293,7 @@ class Computed(_Step):
         column = released[self.column]
         with np.errstate(over="ignore", invalid="ignore"):  # the bounds of the column are those of floats
             values = self._values(parts)
-        values = values if column.whole else _without_rounding_errors(values)
+        values = values if column.whole else without_rounding_errors(values)
         values = np.clip(values if column.missing else np.nan_to_num(values), *numeric_bounds(column))
         if self.column in seen:
             values = np.where(frame[self.column].to_numpy(dtype=bool), values, np.nan)
@@ -313,11 +321,11 @@ class Product(Computed):
             for name, part in parts.items():
                 for _ in range(abs(self.weights[name])):  # zero times infinity is no number
                     if self.weights[name] > 0:
-                        above = np.clip(above * self.units[name] * part, -_MOST_FLOAT, _MOST_FLOAT)
+                        above = np.clip(above * self.units[name] * part, -MOST_FLOAT, MOST_FLOAT)
                     else:
-                        below = np.clip(below * self.units[name] * part, -_MOST_FLOAT, _MOST_FLOAT)
+                        below = np.clip(below * self.units[name] * part, -MOST_FLOAT, MOST_FLOAT)
             values = above / self.units[self.column] / below
-            return np.where(below == 0, np.nan, np.clip(values, -_MOST_FLOAT, _MOST_FLOAT))
+            return np.where(below == 0, np.nan, np.clip(values, -MOST_FLOAT, MOST_FLOAT))
 
     def violated(self, outer, table):
         parts = {name: numeric_values(outer[name], table[name]) for name in self.inputs}
@@ -341,9 +349,9 @@ class Product(Computed):
                     return [-math.inf, math.inf]
             with np.errstate(over="ignore"):
                 powers = np.clip(
-                    (self.units[name] * np.array(found)) ** float(self.weights[name]), -_MOST_FLOAT, _MOST_FLOAT
+                    (self.units[name] * np.array(found)) ** float(self.weights[name]), -MOST_FLOAT, MOST_FLOAT
                 )
-                corners = np.clip(np.outer(ends, [powers.min(), powers.max()]), -_MOST_FLOAT, _MOST_FLOAT)
+                corners = np.clip(np.outer(ends, [powers.min(), powers.max()]), -MOST_FLOAT, MOST_FLOAT)
             ends = np.array([corners.min(), corners.max()])
         return ends.tolist()
 
@@ -388,18 +396,18 @@ class Looked(_Step):
         if isinstance(key, Numeric) or not key.complete:
             facts = {"missing": key.missing, "dtype": key.dtype, "hierarchy": getattr(key, "hierarchy", None)}
             columns[key.name] = Categorical(key.name, tuple(self.lookup.table), **facts)
-        columns[dependent.name] = _with_values(dependent, list(self.lookup.table.values()))
+        columns[dependent.name] = with_values(dependent, list(self.lookup.table.values()))
         if absent := [value for value in columns[key.name].values if value not in self.lookup.table]:
             raise ValueError(
                 f"the constraint {quoted(self.text)} maps no value {absent[0]!r}, which {key.name!r} may have"
             )
 
     def declare(self, columns):
-        _only_presence(columns, self.lookup.dependent)
+        only_presence(columns, self.lookup.dependent)
 
     def _numbers(self, dependent):
         values = self.lookup.table.values()
-        return np.array([np.nan if value is None else _number_of(value, dependent) for value in values])
+        return np.array([np.nan if value is None else number_of(value, dependent) for value in values])
 
     def _codes(self, series, column):
         codes, uniques = factorize(series, column)
@@ -417,14 +425,14 @@ class Looked(_Step):
             broken = found != wanted
             missing = np.isnan(found)
         else:
-            theirs, uniques = _read(outer[dependent.name], dependent)
+            theirs, uniques = read_levels(outer[dependent.name], dependent)
             place = {value: i for i, value in enumerate(uniques[:-1])}
             wanted = np.array([-1 if value is None else place.get(value, -2) for value in values])[codes]
             broken, missing = theirs != wanted, theirs < 0
         return known & ~missing & broken
 
     def encode(self, outer, seen, table, on_invalid):
-        _keep_presence(outer, seen, table[self.lookup.dependent])
+        keep_presence(outer, seen, table[self.lookup.dependent])
 
     def release(self, columns, seen, table):
         columns[self.lookup.dependent] = table[self.lookup.dependent]
@@ -465,7 +473,7 @@ class Merged(_Step):
     def facts(self, columns):
         for at, name in enumerate(self.outputs):
             if self.values is not None:
-                columns[name] = _with_values(columns[name], [row[at] for row in self.values])
+                columns[name] = with_values(columns[name], [row[at] for row in self.values])
 
     def declare(self, columns):
         categories = None
@@ -477,7 +485,7 @@ class Merged(_Step):
                     f"the constraint {quoted(self.text)} allows more than {_MOST_COMBINATIONS:,} combinations with "
                     "missing values: declare missing=False where no value is missing"
                 )
-            listed = zip(*(_as_read([row[at] for row in self.values], columns[n]) for at, n in enumerate(self.outputs)))
+            listed = zip(*(as_read([row[at] for row in self.values], columns[n]) for at, n in enumerate(self.outputs)))
             rows = [[None if i in mask else v for i, v in enumerate(row)] for row in listed for mask in masks]
             categories = tuple(dict.fromkeys(map(_text_of, rows)))
         columns[self.name] = Categorical(self.name, categories, dtype="str")
@@ -494,7 +502,7 @@ class Merged(_Step):
             if isinstance(column, Numeric):
                 values = numeric_values(series, column, on_invalid)
                 series = restore_unbounded(values, column).set_axis(series.index)
-            codes, values = _read(series, column)
+            codes, values = read_levels(series, column)
             parts.append((codes, values))
             combined = pd.factorize(combined * len(parts[-1][1]) + codes + 1)[0].astype(np.int64)
         first = np.unique(combined, return_index=True)[1]
@@ -542,13 +550,13 @@ class Merged(_Step):
     def release(self, columns, seen, table):
         rows = self._rows(seen[self.name])
         for at, name in enumerate(self.outputs):
-            columns[name] = _with_values(table[name], [row[at] for row in rows], learned=True)
+            columns[name] = with_values(table[name], [row[at] for row in rows], learned=True)
 
     def released_rows(self, column, released):
         """Values that rows with each combination have, in the types of the released columns."""
         rows = self._rows(column)
         rows = self._as_function(rows) if self.is_function else rows
-        parts = [_as_read([row[at] for row in rows], released[name]) for at, name in enumerate(self.outputs)]
+        parts = [as_read([row[at] for row in rows], released[name]) for at, name in enumerate(self.outputs)]
         return list(zip(*parts))
 
     def decode(self, outer, frame, seen, released, rng):
@@ -558,9 +566,9 @@ class Merged(_Step):
         codes, uniques = pd.factorize(frame[self.name])
         codes = np.append([place.get(text, -1) for text in uniques], -1).astype(np.intp)[codes]
         # "other" is no combination: another row's takes its place
-        codes = _filled_codes(codes, len(rows), rng)
+        codes = filled_codes(codes, len(rows), rng)
         for at, name in enumerate(self.outputs):
-            outer[name] = _restored([row[at] for row in rows], codes, released[name]).set_axis(frame.index)
+            outer[name] = restored([row[at] for row in rows], codes, released[name]).set_axis(frame.index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -584,7 +592,7 @@ class Overwritten(_Step):
             column = columns[name]
             if isinstance(column, Datetime) and column.complete and value is not None:
                 low, high = numeric_bounds(column)
-                if not low <= _number_of(value, column) <= high:
+                if not low <= number_of(value, column) <= high:
                     raise ValueError(f"the constraint {quoted(self.text)}: {value!r} is outside the bounds of {name!r}")
 
     def declare(self, columns):
@@ -602,9 +610,9 @@ class Overwritten(_Step):
                 broken |= series.notna().to_numpy()
             elif isinstance(table[name], Numeric | Datetime):
                 values = numeric_values(series, replace(table[name], bounds=None))
-                broken |= ~np.isnan(values) & (values != _number_of(value, table[name]))
+                broken |= ~np.isnan(values) & (values != number_of(value, table[name]))
             else:
-                codes, values = _read(series, table[name])
+                codes, values = read_levels(series, table[name])
                 broken |= (codes >= 0) & (codes != (values.index(value) if value in values else -2))
         return where & broken
 
@@ -614,10 +622,10 @@ class Overwritten(_Step):
             column, series = table[name], outer[name]
             if isinstance(column, Numeric | Datetime):
                 values = numeric_values(series, replace(column, bounds=None))
-                values = np.where(where, np.nan if value is None else _number_of(value, column), values)
+                values = np.where(where, np.nan if value is None else number_of(value, column), values)
                 outer[name] = restore_unbounded(values, column).set_axis(series.index)
             else:
-                codes, values = _read(series, column)
+                codes, values = read_levels(series, column)
                 values = np.array(values, dtype=object)[codes]
                 values[where] = value
                 outer[name] = pd.Series(values, index=series.index, dtype=object)
@@ -633,7 +641,7 @@ class Overwritten(_Step):
             if isinstance(column, Categorical) and value not in column.values:
                 columns[name] = replace(column, categories=(*column.categories, value))
             elif isinstance(column, Numeric | Datetime):
-                (low, high), number = numeric_bounds(column), _number_of(value, column)
+                (low, high), number = numeric_bounds(column), number_of(value, column)
                 if not low <= number <= high:
                     columns[name] = with_bounds(column, min(low, number), max(high, number))
 
@@ -649,213 +657,9 @@ class Overwritten(_Step):
         for name, value in self.conditional.values.items():
             series, column = outer[name], released[name]
             if isinstance(column, Numeric | Datetime):
-                code = np.nan if value is None else _number_of(value, column)
+                code = np.nan if value is None else number_of(value, column)
             else:
                 code = len(column.values) if value is None else column.values.index(value)
             joined = pd.concat([series, restore(np.array([code]), column)], ignore_index=True)
             taken = joined.iloc[np.where(where, len(series), np.arange(len(series)))]
             outer[name] = taken.set_axis(frame.index)
-
-
-# ---- public facts of columns ----------------------------------------------------------------------------------------
-def inside(bounds, limits):
-    return max(bounds[0], limits[0]), min(bounds[1], limits[1])
-
-
-def with_bounds(column, low, high):
-    """The column with bounds in its own numbers, within its dtype and at least one step apart."""
-    if isinstance(column, Datetime):
-        return _with_moments(column, low, high)
-    smallest, largest = dtype_range(column.dtype)
-    if column.step is not None:
-        return _with_steps(column, low, high, smallest, largest)
-    if column.integer:
-        smallest, largest = max(smallest, -_MOST_INTEGER), min(largest, _MOST_INTEGER)
-        low, high = math.floor(low), math.ceil(high)
-    else:
-        smallest, largest = max(smallest, -_MOST_FLOAT), min(largest, _MOST_FLOAT)
-    low = min(max(low, smallest), largest)
-    step = 1 if column.integer else max(1e-6, 1e-6 * abs(low))
-    low = min(low, largest - step)
-    return _bounded(column, low, min(max(high, low + step), largest))
-
-
-def _with_steps(column, low, high, smallest, largest):
-    """As `with_bounds`, of a column with a step; steps are counted from zero."""
-    step = column.step
-    most = _MOST_INTEGER // step if column.integer else _MOST_INTEGER
-    first, last = math.ceil(max(smallest / step, -most)), math.floor(min(largest / step, most))
-    low = min(max(math.floor(low), first), last - 1)
-    high = min(max(math.ceil(high), low + 1), last)
-    return _bounded(column, *(float(rounded_to(bound * step, step)) for bound in (low, high)))
-
-
-def _bounded(column, low, high):
-    """The column with bounds, and with the spikes that lie within them."""
-    spikes = tuple(spike for spike in column.spikes or () if low <= spike <= high) or None
-    return replace(column, bounds=(low, high), spikes=spikes)
-
-
-def _with_moments(column, low, high):
-    unit = unit_microseconds(column)
-    first, last = _NANOSECONDS if "[ns" in column.dtype else _MICROSECONDS
-    low = min(max(int(low), -(-first // unit)), last // unit - 1)
-    high = max(min(int(high), last // unit), low + 1)
-    return replace(column, bounds=tuple(str(np.datetime64(int(bound * unit), "us")) for bound in (low, high)))
-
-
-def _with_values(column, values, learned=False):
-    """The column with the values that it may have, where nothing else declares them."""
-    if column.complete:
-        return column
-    values = [value for value in dict.fromkeys(_as_read(values, column)) if value is not None]
-    if isinstance(column, Numeric):
-        scale = unit_of(column)
-        return with_bounds(column, min(values, default=0) / scale, max(values, default=scale) / scale)
-    if not values:
-        number = column.dtype is not None and pd.api.types.is_numeric_dtype(output_dtype(column.dtype))
-        return replace(column, categories=(), other=0 if number else "other")
-    return replace(column, categories=tuple(sorted(values) if learned else values), other=None)
-
-
-def _only_presence(columns, name):
-    """The model sees whether the column is missing, where it may be, and nothing else of it."""
-    if columns[name].missing:
-        columns[name] = Boolean(name)
-    else:
-        del columns[name]
-
-
-def _keep_presence(outer, seen, column):
-    if column.missing:
-        seen[column.name] = outer[column.name].notna()
-    else:
-        del seen[column.name]
-
-
-# ---- values ---------------------------------------------------------------------------------------------------------
-def _read(series, column):
-    """Level codes of a column, -1 where missing, and its distinct values, None at the end."""
-    if isinstance(column, Numeric):
-        column = Categorical(column.name, missing=column.missing, dtype=column.dtype)
-    codes, uniques = factorize(series, column)
-    uniques, other = uniques.tolist(), getattr(column, "other", None)
-    if other is not None and column.categories:
-        standing = (standing_for(value, column, column.categories) for value in uniques)
-        uniques = [other if value is None else value for value in standing]
-    return codes, [*uniques, None]
-
-
-def typed(series, column):
-    """Values of a column in the types of its schema: the dtype of a chunk follows from all of its rows."""
-    if isinstance(column, Numeric | Datetime):
-        values = restore_unbounded(numeric_values(series, replace(column, bounds=None)), column)
-        if isinstance(column, Numeric) and form_of(column.dtype) == "span":
-            values = pd.to_timedelta(values, unit="s")
-        return values.set_axis(series.index)
-    codes, values = _read(series, column)
-    if {family(value) for value in values[:-1]} == {"number"}:
-        values = [np.nan if value is None else float(value) for value in values]
-        return pd.Series(np.array(values)[codes], index=series.index)
-    return pd.Series(np.array(values, dtype=object)[codes], index=series.index, dtype=object)
-
-
-def _as_read(values, column):
-    """Values of a list as `_read` gives them; None is missing."""
-    codes, uniques = _read(pd.Series(values, dtype=object), replace(column, missing=column.missing or None in values))
-    return [uniques[code] for code in codes.tolist()]
-
-
-def _text_of(row):
-    return json.dumps(row, ensure_ascii=False, allow_nan=False)
-
-
-def _number_of(value, column):
-    """A value of a constraint as a number of a numeric or datetime column."""
-    series = pd.Series(pd.to_datetime([value]) if isinstance(column, Datetime) else [value])
-    return float(numeric_values(series, replace(column, bounds=None))[0])
-
-
-def unit_of(column):
-    """What one number of a column, as `numeric_values` reads it, counts: microseconds of dates, steps of numbers."""
-    return unit_microseconds(column) if isinstance(column, Datetime) else column.step or 1
-
-
-def restore_unbounded(values, column):
-    """Numbers of a numeric or datetime column as a Series that `numeric_values` reads."""
-    if not isinstance(column, Datetime):
-        return pd.Series(values if column.step is None else rounded_to(values * column.step, column.step))
-    absent = np.isnan(values)
-    moments = (np.where(absent, 0, values).astype(np.int64) * unit_microseconds(column)).view("datetime64[us]")
-    return pd.Series(np.where(absent, np.datetime64("NaT", "us"), moments))
-
-
-def _restored(values, codes, column):
-    """A Series of the column's dtype: of row i, the value at ``codes[i]``."""
-    if not values:
-        nothing = None if column.missing else column.bounds[0] if isinstance(column, Numeric) else column.values[0]
-        values, codes = [nothing], np.zeros(len(codes), dtype=np.intp)
-    values = _as_read(values, column)
-    if isinstance(column, Numeric):
-        found = np.array([np.nan if value is None else value for value in values], dtype=np.float64) / unit_of(column)
-    else:
-        levels = list(column.values)
-        found = np.array([len(levels) if value is None else levels.index(value) for value in values], dtype=np.intp)
-    return restore(found[codes], column)
-
-
-def _without_rounding_errors(values):
-    """Numbers to 15 digits: 3 * 49.95 is 149.85, and not 149.85000000000002."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        scale = 10.0 ** (14 - np.floor(np.log10(np.abs(values))))
-        rounded = np.rint(values * scale) / scale
-    # zero has no digits, and very large and small numbers leave the range of floats
-    return np.where(np.isfinite(rounded) & (np.abs(values) < _MOST_INTEGER), rounded, values)
-
-
-def _without_start(base, gap, rng):
-    """Numbers and differences with those of other rows where the number is missing and the difference is not.
-
-    Their difference is none: see `Gap.encode`. Unchanged where no row has both.
-    """
-    absent, whole = np.isnan(base) & ~np.isnan(gap), np.flatnonzero(~np.isnan(base) & ~np.isnan(gap))
-    if not absent.any() or not len(whole):
-        return base, gap
-    base, gap, taken = base.copy(), gap.copy(), rng.choice(whole, int(absent.sum()))
-    base[absent], gap[absent] = base[taken], gap[taken]
-    return base, gap
-
-
-def filled(values, rng, default):
-    """Numbers with those of other rows in the place of missing ones; `default` where all are missing."""
-    absent = np.isnan(values)
-    if not absent.any():
-        return values
-    if absent.all():
-        return np.full(len(values), float(default))
-    out = values.copy()
-    out[absent] = rng.choice(values[~absent], int(absent.sum()))
-    return out
-
-
-def filled_series(series, column, rng):
-    """A column with the values of other rows in the place of missing ones; all are missing: with its first value."""
-    absent = series.isna().to_numpy()
-    if not absent.any():
-        return series
-    taken = np.arange(len(series))
-    if absent.all():
-        first = np.zeros(1) if isinstance(column, Categorical | Boolean) else np.array([numeric_bounds(column)[0]])
-        first = restore(first.astype(np.intp) if isinstance(column, Categorical | Boolean) else first, column)
-        return first.iloc[np.zeros(len(series), dtype=np.intp)].set_axis(series.index)
-    taken[absent] = rng.choice(np.flatnonzero(~absent), int(absent.sum()))
-    return series.iloc[taken].set_axis(series.index)
-
-
-def _filled_codes(codes, n, rng):
-    absent = codes < 0
-    if not absent.any() or not n:
-        return codes
-    codes = codes.copy()
-    codes[absent] = rng.integers(n, size=absent.sum()) if absent.all() else rng.choice(codes[~absent], absent.sum())
-    return codes

@@ -19,14 +19,13 @@ from ._columns import (
     Categorical,
     Datetime,
     Identifier,
-    fit_dtype,
-    output_dtype,
     prefix_lengths,
     rounded_to,
     standing_for,
     step_range,
     unit_microseconds,
 )
+from ._dtypes import fit_dtype, output_dtype
 from ._formats import form_of, form_of_strptime, from_form, interval_texts, time_zone, to_form, to_intervals
 from ._schema import check_unique
 

@@ -31,15 +31,13 @@ from ._columns import (
     Categorical,
     Datetime,
     Numeric,
-    dtype_range,
-    fit_dtype,
     group_value,
-    output_dtype,
     prefix_lengths,
     rounded_to,
     unit_microseconds,
     written_decimals,
 )
+from ._dtypes import dtype_range, fit_dtype, output_dtype
 from ._ranges import far_from_zero
 from ._schema import Schema
 from ._schema_cells import YEARS, SelectedCounts, column_weights, learns_resolution, part_sizes, resolutions_of

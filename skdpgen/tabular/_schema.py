@@ -20,18 +20,8 @@ from ..utils.foreign_tables import to_pandas
 from ..utils.printing import listed, one_line, printable
 from ..utils.strict_json import read_json, read_json_file
 from ..utils.table_checks import check_names
-from ._columns import (
-    KINDS,
-    Boolean,
-    Categorical,
-    Datetime,
-    Identifier,
-    Numeric,
-    column_from_dict,
-    column_to_dict,
-    holds_missing,
-    name_of_dtype,
-)
+from ._columns import KINDS, Boolean, Categorical, Datetime, Identifier, Numeric, column_from_dict, column_to_dict
+from ._dtypes import holds_missing, name_of_dtype
 from ._formats import form_of, resolution_of_period, scale_of
 
 _FORMAT = "skdpgen-schema"

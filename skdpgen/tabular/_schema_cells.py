@@ -10,7 +10,8 @@ import pandas as pd
 
 from .._types import BoundedSum
 from ..mechanisms import N_OCTAVE_CELLS, joint_histogram, octave_cells
-from ._columns import Categorical, Datetime, Numeric, group_value, output_dtype, prefix_lengths, unit_microseconds
+from ._columns import Categorical, Datetime, Numeric, group_value, prefix_lengths, unit_microseconds
+from ._dtypes import output_dtype
 from ._formats import form_of
 from ._frames import check_columns, factorize, numeric_values
 from ._schema import Schema

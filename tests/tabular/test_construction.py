@@ -21,7 +21,7 @@ from skdpgen.tabular import (
 )
 from skdpgen.tabular._constraint_forms import read_constraint
 from skdpgen.tabular._construction import Construction, check_equalities
-from skdpgen.tabular._construction_steps import _without_rounding_errors
+from skdpgen.tabular._construction_columns import without_rounding_errors
 
 N = 400
 RNG = np.random.default_rng(7)
@@ -903,7 +903,7 @@ def test_products_of_huge_numbers_end_at_the_largest_float():
 def test_computed_numbers_have_no_more_digits_than_they_need():
     values = np.array([3 * 49.95, -3 * 49.95, 0.1 + 0.2, 0.0, np.nan, 1e300, 1e-300, 5e-324, 123456789.12345])
     wanted = [149.85, -149.85, 0.3, 0.0, np.nan, 1e300, 1e-300, 5e-324, 123456789.12345]
-    np.testing.assert_array_equal(_without_rounding_errors(values), wanted)
+    np.testing.assert_array_equal(without_rounding_errors(values), wanted)
 
 
 @pytest.mark.parametrize("text", ["total == width * height / height", "total == " + "(" * 14 + "width" + " ** 4)" * 14,

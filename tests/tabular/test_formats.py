@@ -14,7 +14,7 @@ from skdpgen import MomentSynthesizer, PrivacyAccountant, Schema
 from skdpgen.data.table_reading import read_table
 from skdpgen.exceptions import SchemaError, UtilityWarning
 from skdpgen.tabular import Categorical, Datetime, Numeric, TableEncoder
-from skdpgen.tabular._columns import output_dtype
+from skdpgen.tabular._dtypes import output_dtype
 from skdpgen.tabular._formats import plain_forms
 
 pa = pytest.importorskip("pyarrow")

@@ -24,7 +24,7 @@ from skdpgen.tabular import (
 )
 from skdpgen.tabular import _learning as learning
 from skdpgen.tabular import _schema_cells as schema_cells
-from skdpgen.tabular._columns import fit_dtype
+from skdpgen.tabular._dtypes import fit_dtype
 
 
 class Normals:
