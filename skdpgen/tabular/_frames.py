@@ -56,6 +56,7 @@ _CONTAINERS = {
     set | frozenset: "sets" + _SEVERAL,
     np.ndarray: "arrays" + _SEVERAL,
 }
+_LARGEST = float(np.finfo(np.float64).max)
 # Texts of which pandas makes the moment at which it reads them.
 _CLOCK = ("now", "today")
 # What pandas.api.types.infer_dtype may answer for an object column that is read as categories.
@@ -179,7 +180,8 @@ def numeric_values(series, column, on_invalid="clip"):
             _refuse(column, "holds numbers that are not integers, but its schema says integer=True")
         values = rounded
     if column.step is not None:
-        values = values / column.step
+        with np.errstate(over="ignore"):  # a warning would follow from a row
+            values = np.clip(values / column.step, -_LARGEST, _LARGEST)
         rounded = np.rint(values)
         if on_invalid == "raise" and not np.allclose(rounded, values, rtol=1e-9, atol=1e-6, equal_nan=True):
             _refuse(column, f"holds numbers that are no multiples of its step {column.step}")

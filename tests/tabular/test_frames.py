@@ -217,6 +217,12 @@ def test_missing_values_of_a_categorical_column_of_numbers_are_missing(values, c
     assert np.array_equal(numeric_values(series, Numeric("x", missing=True)), numbers, equal_nan=True)
 
 
+@pytest.mark.parametrize("bounds", [None, (-5, 9)])
+def test_a_number_of_more_steps_than_a_float_holds_is_the_largest_and_no_warning_says_so(bounds):
+    found = numeric_values(pd.Series([1e308, -1e308, 3.0]), Numeric("x", bounds, step=0.1))
+    assert found.tolist() == ([90, -50, 30] if bounds else [np.finfo(float).max, np.finfo(float).min, 30])
+
+
 def test_a_duplicate_index_is_fine():
     frame = pd.DataFrame({"x": ["1", "2"]}, index=[0, 0])
     assert one(frame, Numeric("x")) is frame
