@@ -96,6 +96,12 @@ def _learned(values):
     return schema_from_histogram(histogram.bounded_sum.value.astype(float), histogram, 1.0, 1e-5)["a"].categories
 
 
+def _learned_floats(texts):
+    schema = Schema([Categorical("a", dtype="float64")])
+    histogram = schema_histogram(pd.DataFrame({"a": pd.Series(texts, dtype=object)}), schema)
+    return schema_from_histogram(histogram.bounded_sum.value.astype(float), histogram, 1.0, 1e-5)["a"].categories
+
+
 def _codes(values):
     column = Categorical("a", ("100000000000000000", "x"), other="other")
     return level_codes(pd.Series(values), column)[1:].tolist()
@@ -153,6 +159,16 @@ def _floats(first):
 PAIRS = {
     "learned categories, the first row": (lambda y: repr(_learned(y)), _object(1), _object(1.0)),
     "learned categories, another row": (lambda y: repr(_learned(y)), _category(2), _category(1.5)),
+    "learned text of numbers, zero in the first row": (
+        lambda y: repr(_learned_floats(y)),
+        _object("0", ("-0", "1.5")),
+        _object("-0", ("0", "1.5")),
+    ),
+    "learned text of numbers, a fraction": (
+        lambda y: repr(_learned_floats(y)),
+        ["-0", "1"] * N,
+        [*["-0", "1"] * N, "0.5"],
+    ),
     "declared text of numbers, the first row": (
         _codes,
         _object(10**17, (10**17, "x")[:1] * 2),

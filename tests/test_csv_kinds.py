@@ -142,8 +142,8 @@ def test_a_kind_that_no_value_has_is_refused(column):
         (
             Datetime("x", missing=True, dtype="datetime64[us, Europe/Paris]"),
             {},
-            ["2021-12-31T10:00Z", "2021-12-31T10:00+02:00", "x"],
-            [pd.Timestamp("2021-12-31T10:00Z"), pd.Timestamp("2021-12-31T08:00Z"), None],
+            ["2021-12-31T10:00Z", "2021-12-31T10:00+02:00", "x", "now"],
+            [pd.Timestamp("2021-12-31T10:00Z"), pd.Timestamp("2021-12-31T08:00Z"), None, None],
         ),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
+import test_categories_by_value as by_value
+import test_chunk_dtypes as chunk_dtypes
 import test_hidden_categories as hidden
 import test_hierarchy as declared
 import test_learned_levels as many
@@ -21,6 +23,7 @@ import test_triples
 from _fits import ledger_is_what_ran, nothing_private_is_kept
 from _sabotage import Claim, assert_caught, before, mutant_ids
 
+from skdpgen.data import frame_checks
 from skdpgen.data import frames as _frames
 from skdpgen.data.level_groups import LevelProfiles, noise_with_levels
 from skdpgen.data.sources import ChunkSource, add_sums
@@ -30,6 +33,7 @@ from skdpgen.mechanisms._one_hot import _products, one_hot_moments, triple_bound
 from skdpgen.mechanisms._one_hot import _tables as one_hot_tables
 from skdpgen.synthesizers import _frame_model
 from skdpgen.synthesizers._frame_model import release_target_model, release_triples
+from skdpgen.tabular import _frames as _frames_of_values
 from skdpgen.tabular import _learning as learning
 from skdpgen.tabular import _schema_cells as schema_cells
 from skdpgen.utils.foreign_tables import _arrow_frame
@@ -65,6 +69,12 @@ THIRD_CHARGED = Claim(
 )
 THRESHOLDS = Claim(looks.test_the_thresholds_share_the_delta)
 LOOK_SCALED = Claim(looks.test_second_look_is_of_the_hidden_columns_alone_and_scaled_to_them, "add_or_remove_one")
+FIRST_KIND = Claim(
+    chunk_dtypes.test_one_text_does_not_decide_the_kind_of_categories_that_the_first_chunk_lacks, "object", "list"
+)
+DTYPE_KIND = Claim(chunk_dtypes.test_categories_of_a_first_chunk_without_values_have_the_kind_of_its_dtype)
+ZONES = Claim(chunk_dtypes.test_a_date_that_a_reader_cannot_parse_moves_no_other_date_by_its_offset_from_utc)
+ZERO = Claim(by_value.test_a_row_changes_no_type_of_what_is_released, "learned text of numbers, a fraction")
 KEPT = Claim(nothing_private_is_kept, "frame, moments")
 
 _UNSPENT = "$unspent if $triples is not None else (*$unspent, 'triples')"
@@ -413,6 +423,26 @@ MUTANTS = [
                 "$self.frame[$n].nunique() > $self.most_categories",
             ),
         ),
+    ),
+    (
+        "categories whose kind a chunk decides that is not the first",
+        [FIRST_KIND],
+        (frame_checks.check_first_chunk, ("not $found", "True")),
+    ),
+    (
+        "a kind that the dtype of the first chunk does not decide",
+        [DTYPE_KIND],
+        (frame_checks.check_first_chunk, ("$found.add($kind)", "$kind")),
+    ),
+    (
+        "dates of a chunk on another clock than their texts",
+        [ZONES],
+        (frame_checks._check_zones, ("time_zone(output_dtype($column.dtype)) is None", "True")),
+    ),
+    (
+        "a zero whose sign follows from the other texts",
+        [ZERO],
+        (_frames_of_values._numbers_of, ("$values + 0.0", "$values")),
     ),
     (
         "the source of the rows kept",

@@ -220,6 +220,7 @@ def _moments(written, forms, zoned):
         values = values.fillna(found.astype("datetime64[us]"))
         rest = rest.where(found.isna())
     if zoned:
+        rest = rest.where(~rest.isin(["now", "today"]))  # the clock of the reader
         found = pd.to_datetime(rest, errors="coerce", format="ISO8601", utc=True)
         return found if values.isna().all() else values.dt.tz_localize("UTC").fillna(found)
     rest = rest.where(written.str.fullmatch(_DAY_OR_TIME).fillna(False).astype(bool))

@@ -10,11 +10,12 @@ import pandas as pd
 from pandas.api.types import infer_dtype
 
 from ..exceptions import InvalidInputError, SchemaError
-from ..tabular import Categorical, Numeric, validate_frame
+from ..tabular import Categorical, Datetime, Numeric, validate_frame
+from ..tabular._columns import output_dtype
 from ..tabular._constraint_forms import read_constraint
 from ..tabular._constraints import constraint_texts
 from ..tabular._construction import Construction, check_equalities, refuse_violations, warn_of_contradictions
-from ..tabular._formats import form_of, type_of_objects
+from ..tabular._formats import form_of, time_zone, type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers
 from ..utils.callers import warn_user
@@ -33,12 +34,14 @@ def check_chunk(chunk, schema, on_invalid, whole, apart, construction, condition
     """Number of rows, the kinds of values in columns of unknown categories if chunks may differ in them, and readings.
 
     With `apart` each chunk is made separately, so that its dtypes may depend on its rows. The readings are those of the
-    columns `texts` as numbers or dates; a column without values in this chunk has none here.
+    columns `texts` as numbers or dates; a column without values in this chunk has none here. Last are the kinds again:
+    `joined_checks` keeps those of the first chunk.
     """
     chunk = validate_frame(chunk, schema, on_invalid)
     if apart:
         _check_text(chunk, schema)
         _check_large_codes(chunk, schema)
+        _check_zones(chunk, schema)
     if construction is not None:
         validate_frame(construction.encode(chunk, on_invalid), construction.seen)
     if on_invalid == "raise":
@@ -48,7 +51,7 @@ def check_chunk(chunk, schema, on_invalid, whole, apart, construction, condition
     open_ = [column for column in open_ if written[column.name] or not whole]
     kinds = {c.name: written[c.name] | set(map(family, factorize(chunk[c.name], c)[1].tolist())) for c in open_}
     readings = {name: _readings(chunk[name].dropna()) for name in texts}
-    return len(chunk), kinds, {name: found for name, found in readings.items() if found is not None}
+    return len(chunk), kinds, {name: found for name, found in readings.items() if found is not None}, kinds
 
 
 def _readings(values):
@@ -132,11 +135,31 @@ def _check_large_codes(chunk, schema):
             )
 
 
+def _check_zones(chunk, schema):
+    """Refuse datetimes without a time zone where the schema has one: texts without one are read as UTC.
+
+    A reader that parses all dates of a chunk gives datetimes, which are on the clock of the column, and gives texts if
+    it cannot parse one of them: this row would move all others by their offset from UTC.
+    """
+    for column in schema.columns:
+        if not isinstance(column, Datetime) or time_zone(output_dtype(column.dtype)) is None:
+            continue
+        dtype = chunk[column.name].dtype
+        moments = isinstance(dtype, pd.PeriodDtype) or pd.api.types.is_datetime64_any_dtype(dtype)
+        if moments and time_zone(dtype) is None and chunk[column.name].notna().any():
+            raise SchemaError(
+                f"column {column.name!r} has a time zone in the schema and none in a chunk: a date that the reader "
+                "cannot parse may make texts of all dates of a chunk, which are then read as UTC. Give it a time zone "
+                f"in each chunk, as by .dt.tz_localize({str(time_zone(output_dtype(column.dtype)))!r}), or declare a "
+                "dtype without one; nothing was charged"
+            )
+
+
 def joined_checks(one, other):
     readings = {**one[2], **other[2]}
     for name in one[2].keys() & other[2].keys():
         readings[name] = tuple(reading for reading in one[2][name] if reading in other[2][name])
-    return one[0] + other[0], {name: one[1][name] | other[1][name] for name in one[1]}, readings
+    return one[0] + other[0], {name: one[1][name] | other[1][name] for name in one[1]}, readings, one[3]
 
 
 def texts_of(schema, head, settled):
@@ -150,6 +173,34 @@ def texts_of(schema, head, settled):
 
     open_ = [column.name for column in schema.columns if isinstance(column, Categorical) and not column.complete]
     return tuple(name for name in open_ if name not in settled and name in head and text(head[name].dtype))
+
+
+def check_first_chunk(first, families, schema, head):
+    """Refuse learned categories whose kind neither the schema nor the first chunk states, but other chunks alone.
+
+    One text makes texts of all numbers of its chunk. Where no other chunk has values, nothing shows it.
+    """
+    for name, found in families.items():
+        if first[name] or not found or declared_family(schema[name]) is not None:
+            continue
+        if (kind := _kind_of_dtype(head[name].dtype) if name in head else None) is not None:
+            found.add(kind)  # another kind is then refused
+            continue
+        raise SchemaError(
+            f"column {name!r} has no value in the first chunk, whose kinds of values are taken for public: give it a "
+            f"dtype in the schema, as by Categorical({name!r}, dtype='str'), or 'Int64', or 'boolean'; nothing was "
+            "charged"
+        )
+
+
+def _kind_of_dtype(dtype):
+    """Kind of the categories that a dtype alone states, or None."""
+    if pd.api.types.is_bool_dtype(dtype):
+        return "flag"
+    if pd.api.types.is_numeric_dtype(dtype):
+        return "number"
+    text = pd.api.types.is_string_dtype(dtype) and not pd.api.types.is_object_dtype(dtype)
+    return "text" if text else None
 
 
 def check_families(families):

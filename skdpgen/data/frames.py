@@ -57,11 +57,12 @@ from ..tabular._schema_cells import cell_weights
 from ..utils.callers import warn_user
 from ..utils.printing import listed, shown
 from ..utils.table_checks import is_missing
-from ..utils.validation import check_row_count, is_extension
+from ..utils.validation import check_row_count, is_extension, python_value
 from .frame_checks import (
     as_classes,
     check_chunk,
     check_families,
+    check_first_chunk,
     check_importance,
     common_kinds,
     construction_of,
@@ -255,10 +256,12 @@ class FrameRows:
             conditions=self.conditions,
             texts=texts,
         )
-        self.n_rows, families, self._readings = self.source.inspect(checked, joined_checks)
+        self.n_rows, families, self._readings, first = self.source.inspect(checked, joined_checks)
         check_row_count(self.n_rows)
         weighted = self.unit is not None and self.unit.weighting == "units"
         check_exact_tables(self.schema, self.targets, self.most_bins, self.most_categories, self.n_rows, weighted)
+        if not self.source.in_memory:
+            check_first_chunk(first, families, self.table, self.source.head)
         check_families(families)
 
     def refuse_readings(self):
@@ -318,7 +321,7 @@ class FrameRows:
             values = values[:, 0]
         if np.ndim(values) != 1 or len(values) != len(frame):
             raise InvalidInputError(f"y must have shape ({len(frame)},); got {np.shape(values)}")
-        self.y_name = getattr(y, "name", None)
+        self.y_name = python_value(getattr(y, "name", None))  # numpy's integers do not go into a model file
         name = "target" if self.y_name is None else self.y_name
         names = list(frame.columns)
         if all(isinstance(n, str) for n in names):  # scikit-learn refuses names of several types

@@ -55,6 +55,9 @@ _CONTAINERS = {
     set | frozenset: "sets" + _SEVERAL,
     np.ndarray: "arrays" + _SEVERAL,
 }
+_LARGEST = float(np.finfo(np.float64).max)
+# Texts of which pandas makes the moment at which it reads them.
+_CLOCK = ("now", "today")
 # What pandas.api.types.infer_dtype may answer for an object column that is read as categories.
 _NUMBERS = {"integer", "floating", "mixed-integer-float"}
 _CATEGORIES = {"string", "boolean", "empty"} | _NUMBERS
@@ -176,7 +179,8 @@ def numeric_values(series, column, on_invalid="clip"):
             _refuse(column, "holds numbers that are not integers, but its schema says integer=True")
         values = rounded
     if column.step is not None:
-        values = values / column.step
+        with np.errstate(over="ignore"):  # a warning would follow from a row
+            values = np.clip(values / column.step, -_LARGEST, _LARGEST)
         rounded = np.rint(values)
         if on_invalid == "raise" and not np.allclose(rounded, values, rtol=1e-9, atol=1e-6, equal_nan=True):
             _refuse(column, f"holds numbers that are no multiples of its step {column.step}")
@@ -195,7 +199,7 @@ def _read_numbers(series, column):
         return values
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        series = series.astype(dtype.categories.dtype if len(dtype.categories) else "float64")
+        series = pd.Series(dtype.categories).reindex(series.cat.codes)  # whose -1 is missing
         dtype = series.dtype
     if pdt.is_complex_dtype(dtype):
         # scikit-learn's words
@@ -220,7 +224,7 @@ def _numbers_of(texts):
     """Numbers of a Series of texts, NaN for what is none: the same of each text, whatever the other texts are.
 
     pandas before 3.1 rounds a whole number of 2^53 or more in one way if all texts are whole numbers, and in another
-    way beside a fraction: one row would move the last bit of all others.
+    way beside a fraction: one row would move the last bit of all others. And "-0" is 0 in the one case, else -0.0.
     """
     values = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     for place in np.flatnonzero(np.abs(values) >= 2.0**53):
@@ -228,7 +232,7 @@ def _numbers_of(texts):
         if isinstance(text, str):
             with contextlib.suppress(ValueError):  # pandas knows some texts that Python does not
                 values[place] = float(text)
-    return values
+    return values + 0.0  # which is 0.0 for -0.0
 
 
 def _read_datetimes(series, column):
@@ -240,6 +244,7 @@ def _read_datetimes(series, column):
         text = series.astype(object)
         if pdt.infer_dtype(text, skipna=True) not in ("string", "date", "datetime", "datetime64", "empty"):
             _refuse(column, "is a datetime in its schema, but holds other things than dates and times")
+        text = text.where(~text.isin(_CLOCK), "")  # which is refused: each pass would read another moment
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", FutureWarning)  # pandas 2 on several time zones

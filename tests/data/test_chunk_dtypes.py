@@ -16,7 +16,8 @@ import pytest
 from skdpgen import DPMERFSynthesizer, MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema, load
 from skdpgen.data.frames import _merge_histograms
 from skdpgen.exceptions import SchemaError
-from skdpgen.tabular import Categorical, schema_from_histogram, schema_histogram
+from skdpgen.tabular import Categorical, Datetime, Numeric, schema_from_histogram, schema_histogram
+from skdpgen.tabular._frames import numeric_values
 
 pytestmark = [
     pytest.mark.usefixtures("short_fits"),
@@ -218,3 +219,54 @@ def test_a_text_that_makes_texts_of_the_large_codes_of_its_chunk_is_refused(decl
     assert not books.entries
     small = [_chunk([*map(str, COMMON), "2"], "str")]
     assert MomentSynthesizer(np.inf, schema=Schema([Categorical("y", (0, 1), other=-1)])).fit(small).row_count_ == 81
+
+
+def refused(chunks, schema, message):
+    """Whether a fit refuses these chunks before the charge, for the reason that is told."""
+    books = PrivacyAccountant(np.inf)
+    with pytest.raises(SchemaError, match=message):
+        MomentSynthesizer(np.inf, schema=schema, accountant=books).fit(chunks)
+    return not books.entries
+
+
+@pytest.mark.parametrize(("head", "source"), [("object", "list"), ("category", "list"), ("category", "dask")])
+def test_one_text_does_not_decide_the_kind_of_categories_that_the_first_chunk_lacks(head, source):
+    """One text makes texts of all numbers of the only chunk that has values, and no other chunk shows it."""
+    schema = Schema([Categorical("y", missing=True)])
+    empty, numbers, texts = _chunk([None] * 80, head), _chunk(COMMON, "int64"), _chunk([*COMMON, "a text"], "str")
+    for second in (numbers, texts):
+        chunks = SOURCES[source]([empty, second], None)
+        assert refused(chunks, schema, r"no value in the first chunk.*Categorical\('y', dtype='str'\)")
+    for second, dtype, categories in ((numbers, "Int64", (0, 1)), (texts, "str", ("0", "1", "a text"))):
+        declared = Schema([Categorical("y", missing=True, dtype=dtype)])
+        made = MomentSynthesizer(np.inf, schema=declared).fit(SOURCES[source]([empty, second], None))
+        assert made.schema_["y"].categories == categories
+        made = MomentSynthesizer(np.inf, schema=schema).fit([second, empty])
+        assert made.schema_["y"].categories == categories
+
+
+def test_categories_of_a_first_chunk_without_values_have_the_kind_of_its_dtype():
+    schema, words = Schema([Categorical("y", missing=True)]), ["a", "b"] * 40
+    for head, labels in (("float64", COMMON), ("Int64", COMMON), ("string", words)):
+        chunks = [_chunk([None] * 80, "object").astype({"y": head}), _chunk(labels, "object")]
+        assert MomentSynthesizer(np.inf, schema=schema).fit(chunks).schema_["y"].categories == tuple(labels[:2])
+        chunks[1] = _chunk(words if labels is COMMON else COMMON, "object")
+        assert refused(chunks, schema, "different kinds in different chunks")
+
+
+def test_a_date_that_a_reader_cannot_parse_moves_no_other_date_by_its_offset_from_utc():
+    """Datetimes are on the clock of the column, and texts without an offset in UTC: a reader makes these of those."""
+    column = Datetime("y", ("2020-01-01", "2020-01-03"), dtype="datetime64[us, Europe/Paris]", missing=True)
+    schema = Schema([Numeric("x", (0, 1)), column])
+    texts = [f"2020-01-01 {k % 24:02}:30:00" for k in range(80)]
+    wanted = pd.to_datetime(pd.Series(texts)).dt.tz_localize("UTC").dt.tz_convert("Europe/Paris")
+    local = _chunk(wanted, wanted.dtype)
+    for rows in (texts, [*texts, None]):
+        for made in (pd.to_datetime(rows), pd.PeriodIndex(rows, freq="s")):
+            chunk = _chunk(made, made.dtype)
+            assert refused([local, chunk], schema, r"none in a chunk.*tz_localize\('Europe/Paris'\)")
+            assert MomentSynthesizer(np.inf, schema=schema).fit(chunk)  # of one frame the dtype is public
+    read = [numeric_values(chunk["y"], column).tolist() for chunk in (local, _chunk([*texts, "2020-01-01T10Z"], "str"))]
+    assert read[1] == [*read[0], read[1][-1]]
+    nothing = _chunk([pd.NaT] * 9, "datetime64[us]")
+    assert MomentSynthesizer(np.inf, schema=schema).fit([local, _chunk(texts, "object"), nothing]).row_count_ == 169

@@ -411,3 +411,14 @@ def test_the_share_of_triples_is_spent_once_whether_the_noise_hides_them_or_not(
     charged = [row.count for charge in fitted.accountant_.charges for row in charge.releases]
     assert len(released) == sum(charged) == 3
     assert (released[-1] == released[-2]) == (value != 0.0 or limit != "_VISIBLE")
+
+
+def test_a_model_of_a_y_that_has_a_number_for_its_name_is_saved(tmp_path):
+    """pandas gives the last column of such a frame an integer of numpy as its name, which JSON does not know."""
+    frame = FRAME[["age", "sick"]].set_axis([0, 1], axis=1)
+    made = MomentSynthesizer(np.inf, random_state=0).fit(frame[[0]], frame[1].rename(np.int64(1)))
+    made.save(tmp_path / "m.safetensors")
+    again = skdpgen.load(tmp_path / "m.safetensors")
+    for one, other in zip(made.sample(5, random_state=1), again.sample(5, random_state=1)):
+        assert one.equals(other)
+    assert other.name == 1

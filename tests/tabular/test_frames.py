@@ -75,6 +75,9 @@ def test_wrong_columns_are_shown_as_a_difference(frame, message):
         ([2, 0], Boolean("x"), "isin"),
         ([1, 2], Datetime("x"), "of dtype"),
         ([SECRET_TEXT], Datetime("x"), "no ISO 8601"),
+        (["2020-01-01", "now"], Datetime("x"), "no ISO 8601"),  # nor is the moment at which it is read
+        (["2020-01-01Z", "today"], Datetime("x", dtype="datetime64[us, UTC]"), "no ISO 8601"),
+        (pd.Categorical([pd.NaT]), Numeric("x", missing=True), "of dtype"),
         (["31.12.2023"], Datetime("x", format="%d.%m.%Y"), r"pandas.to_datetime\(..., format='%d.%m.%Y'\)"),
         (["2020-01-01T00:00+01:00", "2020-01-01T00:00+02:00"], Datetime("x"), "no ISO 8601"),
         ([SECRET_TEXT, "1"], Categorical("x", dtype="int64"), "'int64' in the schema cannot hold"),
@@ -197,6 +200,27 @@ def test_zoned_datetimes_are_read_on_the_wall_clock_of_the_schema():
     for values in (["2019-12-31T23:30Z", "2020-01-02T22:30Z"],):
         for frame in (pd.DataFrame({"x": values}), pd.DataFrame({"x": pd.to_datetime(values)})):
             assert encoder.transform(frame)[:, 0].tolist() == [-1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "categories", "numbers"),
+    [
+        ([2, None, 1, 2], [1, 2], [2, np.nan, 1, 2]),
+        ([True, None], [False, True], [1, np.nan]),
+        (["2", None], ["-0", "2"], [2, np.nan]),
+        ([None, None], [], [np.nan, np.nan]),
+        ([2**53 + 1, None], [2**53 + 1], [2.0**53, np.nan]),
+    ],
+)
+def test_missing_values_of_a_categorical_column_of_numbers_are_missing(values, categories, numbers):
+    series = pd.Series(pd.Categorical(values, categories=categories), index=[7] * len(values))
+    assert np.array_equal(numeric_values(series, Numeric("x", missing=True)), numbers, equal_nan=True)
+
+
+@pytest.mark.parametrize("bounds", [None, (-5, 9)])
+def test_a_number_of_more_steps_than_a_float_holds_is_the_largest_and_no_warning_says_so(bounds):
+    found = numeric_values(pd.Series([1e308, -1e308, 3.0]), Numeric("x", bounds, step=0.1))
+    assert found.tolist() == ([90, -50, 30] if bounds else [np.finfo(float).max, np.finfo(float).min, 30])
 
 
 def test_a_duplicate_index_is_fine():
