@@ -464,10 +464,13 @@ def check_nested(estimator, params):
 def refuse_inner(owner, names):
     """Raise TypeError for parameters that a class lacks and an object that it holds has: it says how to give them."""
     known = owner._get_param_names()
+    unknown = [name for name in (name.partition("__")[0] for name in names) if name not in known]
+    if not unknown:
+        return
     held = {name: kind for name in known if (kind := object_of(owner, name)) is not None}
-    for name in (name.partition("__")[0] for name in names):
+    for name in unknown:
         kinds = {holder: kind for holder, kind in held.items() if name in kind._get_param_names()}
-        if kinds and name not in known:
+        if kinds:
             places = " or ".join(f"{holder}={kind.__name__}({name}=...)" for holder, kind in kinds.items())
             raise TypeError(f"{owner.__name__} has no parameter {name!r}: give {places}")
 

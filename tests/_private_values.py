@@ -55,7 +55,8 @@ class _Private:
         # two cells side by side tell a record, in single precision too
         records = [part[:, :2] for part in (numbers.to_numpy(float), derived) if part is not None and part.shape[1] > 1]
         self.rows = np.concatenate([np.zeros((0, 2)), *records])
-        self.pairs = {dtype: _pairs(self.rows.astype(dtype).ravel())[::2] for dtype in (np.float64, np.float32)}
+        of_rows = [_pairs(self.rows.astype(dtype).ravel())[::2] for dtype in (np.float64, np.float32)]
+        self.pairs = np.unique(np.concatenate(of_rows))
         names = ("mean", "std", "var", "min", "max", "median", "sum", "skew")
         self.vectors = [np.atleast_1d(getattr(numbers, name)().to_numpy(float)) for name in names]
         self.vectors += [numbers.std(ddof=0).to_numpy(float), numbers.var(ddof=0).to_numpy(float)]
@@ -85,11 +86,10 @@ class _Private:
         if array.dtype.kind not in "fiu" or not array.size:
             return
         flat = array.ravel()
-        if array.dtype == np.float64 and np.isin(flat, self.cells).any():
+        if array.dtype == np.float64 and _any_among(flat, self.cells):
             yield "a cell of the data"
-        for pairs in self.pairs.values() if array.dtype.kind == "f" else ():
-            if np.isin(_pairs(flat), pairs).any():
-                yield "rows of the data"
+        if array.dtype.kind == "f" and _any_among(_pairs(flat), self.pairs):
+            yield "rows of the data"
         for vector in self.vectors if array.dtype.kind == "f" and flat.size >= len(self.vectors[0]) > 1 else ():
             windows = np.lib.stride_tricks.sliding_window_view(flat, len(vector))
             if np.isclose(windows, vector, rtol=1e-5, atol=0).all(axis=1).any():
@@ -122,6 +122,12 @@ def _pairs(flat):
     """Neighbouring entries as complex numbers, to be looked up together."""
     flat = flat.astype(np.float64)
     return flat[:-1] + 1j * flat[1:]
+
+
+def _any_among(values, among):
+    """Whether any value is among those of a sorted array: `np.isin` would sort them again for each number."""
+    at = np.searchsorted(among, values)
+    return bool(len(among) and np.any(among[np.minimum(at, len(among) - 1)] == values))
 
 
 _SKIPPED = (

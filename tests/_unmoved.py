@@ -85,6 +85,7 @@ def machine():
     }
 
 
+@functools.cache
 def recorded_bits():
     """Return the bits recorded on a machine like this one, or None."""
     return next((entry["bits"] for entry in read("bits.json") if entry["machine"] == machine()), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import inspect
 import json
@@ -81,10 +82,16 @@ def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with threadpoolctl.threadpool_limits(1):
+        with _libraries().limit(limits=1):
             yield
     finally:
         torch.set_num_threads(before)
+
+
+@functools.cache
+def _libraries():
+    """The libraries with threads: all are loaded by now, and to look for them takes as long as a small fit."""
+    return threadpoolctl.ThreadpoolController()
 
 
 @contextlib.contextmanager

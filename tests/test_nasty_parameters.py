@@ -34,7 +34,10 @@ from skdpgen.exceptions import SchemaError
 from skdpgen.nn import DPNetClassifier
 from skdpgen.synthesizers import _dp_merf
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 
 # Pricing a change of these takes seconds where steps are sampled; one network stands for all of them.
 _PRICED = ("epsilon", "delta", "sampling_rate", "batch_size")

@@ -37,7 +37,10 @@ from skdpgen.dpsgd import DPSGDPlan
 from skdpgen.nn import DPNet, P3GMModule, PriVAEModule
 from skdpgen.synthesizers._p3gm import paper_settings
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 
 X = np.random.default_rng(0).random((60, 2))
 IDS = np.arange(60) // 2

@@ -34,6 +34,7 @@ from skdpgen.tabular import Categorical, Datetime, Numeric, TableEncoder
 from skdpgen.utils.printing import shown
 
 pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
     pytest.mark.filterwarnings("ignore:X (has|does not have):UserWarning"),  # of scikit-learn, about names of columns
 ]

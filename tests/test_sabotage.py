@@ -761,6 +761,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize(("claims", "changes"), [mutant[1:] for mutant in MUTANTS], ids=mutant_ids(MUTANTS))
 def test_sabotage_is_caught(monkeypatch, claims, changes):
     assert_caught(monkeypatch, claims, changes)

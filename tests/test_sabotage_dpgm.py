@@ -248,6 +248,7 @@ def _cheaper(*arguments, **options):
     return replace(class_first_moments(*arguments, **options), add_or_remove_one=1.0, replace_one=2**0.5)
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
 def test_sabotage_of_dp_gm_is_caught(monkeypatch, mutant):
     monkeypatch.setattr(clusters, "_cheaper", _cheaper, raising=False)

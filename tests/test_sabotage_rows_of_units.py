@@ -99,6 +99,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 def test_sabotage_of_rows_is_caught(monkeypatch, mutant):

@@ -176,6 +176,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 def test_sabotage_of_synthetic_units_is_caught(monkeypatch, mutant):

@@ -455,6 +455,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
 def test_sabotage_of_tables_is_caught(monkeypatch, mutant):
     assert_caught(monkeypatch, *mutant[1:])

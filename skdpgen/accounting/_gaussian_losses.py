@@ -32,12 +32,27 @@ class _GaussianLoss(GaussianPrivacyLoss):
     def _inverse(self, loss):
         if self.adjacency_type == AdjacencyType.REPLACE:  # an odd function
             sizes, at = np.unique(np.abs(loss), return_inverse=True)
-            return np.sign(loss) * np.array([self.inverse_privacy_loss(size) for size in sizes])[at]
+            return np.sign(loss) * self._inverse_of_replaced(sizes)[at]
         adds = self.adjacency_type == AdjacencyType.ADD
         if self.sampling_prob < 1:
             loss = _without_sampling(loss, -1 if adds else 1, self.sampling_prob)
         cut = -0.5 - loss * self.standard_deviation**2
         return 1 + cut if adds else cut
+
+    def _inverse_of_replaced(self, sizes):
+        """The inverse at losses >= 0 where a row is replaced: arcsinh(-sinh(loss / 2) alpha) - loss / 2, times z^2."""
+        q, z, found = self.sampling_prob, self.standard_deviation, np.zeros(len(sizes))
+        above = sizes > 0
+        loss = sizes[above]
+        if q == 1.0:
+            found[above] = -loss * z**2 / 2
+            return found
+        log_alpha = 0.5 * (1 / z) ** 2 + math.log1p(-q) - math.log(q)
+        # numpy's logarithms and exponentials have other last bits than those of `math` on some processors
+        log_sinh = loss / 2 + np.array([math.log1p(-math.exp(-x)) for x in loss.tolist()]) - math.log(2)
+        term = log_alpha + log_sinh
+        found[above] = z**2 * (-np.logaddexp(0.5 * np.logaddexp(0, 2 * term), term) - loss / 2)
+        return found
 
 
 def _without_sampling(loss, sign, q):

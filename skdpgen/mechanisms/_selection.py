@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import expit, ndtri
@@ -389,7 +390,7 @@ def _runs(noisy, measure, noise_sd, caution=0.0):
     forward, backward = _forward(score), np.zeros((*score.shape[:-2], n + 1))
     for start in range(n - 1, -1, -1):
         backward[..., start] = _log_sum(score[..., start, start:] + backward[..., start + 1 :])
-    first, last = np.triu_indices(n)
+    first, last, _ = _upper(n)
     weight = np.exp(forward[..., first] + score[..., first, last] + backward[..., last + 1] - forward[..., n, None])
     return density, weight * expit(gain)  # posterior probability of the run, and of being occupied
 
@@ -399,14 +400,24 @@ def _gains(noisy, measure, noise_sd, n_cells, caution=0.0):
     noisy, measure = np.asarray(noisy, dtype=np.float64), np.asarray(measure, dtype=np.float64)
     n = noisy.shape[-1]
     measure = np.maximum(measure / measure.max(), 1e-100)  # whose square is still a number
-    first, last = np.triu_indices(n)
+    first, last, below = _upper(n)
     # sums over runs, row by row: differences of one cumulative sum would lose the narrow cells
     product, square = (
-        np.cumsum(np.triu(np.broadcast_to(x[..., None, :], (*x.shape[:-1], n, n))), axis=-1)[..., first, last]
+        np.cumsum(np.where(below, 0.0, x[..., None, :]), axis=-1)[..., first, last]
         for x in (noisy * measure, measure**2)
     )
     density = np.maximum(product, 0.0) / square
     return density, (product * density - 0.5 * density**2 * square) / noise_sd**2 - _occupied(n_cells) - caution
+
+
+@lru_cache(maxsize=8)
+def _upper(n):
+    """First and last cell of each run, as ``triu_indices``, and where a square of runs has none; not to be changed."""
+    below = np.tri(n, k=-1, dtype=bool)
+    parts = (*np.nonzero(~below), below)
+    for part in parts:
+        part.flags.writeable = False
+    return parts
 
 
 def _occupied(n_cells):
@@ -416,7 +427,8 @@ def _occupied(n_cells):
 def _scores(gain, n, n_cells):
     """Log weights of the runs, of shape (..., n, n): first and last cell."""
     score = np.full((*gain.shape[:-1], n, n), -np.inf)
-    score[(..., *np.triu_indices(n))] = np.logaddexp(0.0, gain) - 0.5 * np.log(n_cells)
+    first, last, _ = _upper(n)
+    score[..., first, last] = np.logaddexp(0.0, gain) - 0.5 * np.log(n_cells)
     return score
 
 
@@ -438,7 +450,7 @@ def _log_sum(logs):
 def _over_cells(values, n_cells):
     """Sum the values of all runs, in the order of ``triu_indices``, over the runs that hold each cell."""
     table = np.zeros((*values.shape[:-1], n_cells, n_cells))
-    first, last = np.triu_indices(n_cells)
+    first, last, _ = _upper(n_cells)
     table[..., first, last] = values
     # first <= cell and last >= cell: additions alone, so that narrow cells lose nothing
     over = np.cumsum(np.cumsum(table, axis=-2)[..., ::-1], axis=-1)[..., ::-1]

@@ -11,7 +11,10 @@ from benchmarks import BENCHMARKS, units
 from benchmarks.units import ROW_LEVEL, SIZES, give_units, units_benchmark
 from skdpgen import datasets
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 AGES = pd.DataFrame({"age": np.random.default_rng(0).integers(17, 90, 20_000)})
 
 

@@ -22,7 +22,7 @@ from skdpgen.testing import seeded_noise
 RNG = np.random.default_rng(4)
 
 
-def _wide(n=40_000, m=80):
+def _wide(n=20_000, m=80):
     factors = RNG.standard_normal((n, 3))
     values = 0.8 * factors[:, np.arange(m) % 3] + 0.6 * RNG.standard_normal((n, m))
     frame = pd.DataFrame(values.clip(-4, 4), columns=[f"c{j}" for j in range(m)])
@@ -43,7 +43,7 @@ FRAME, SCHEMA = _wide()
 def fitted():
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # none of independence, where scores tell more
-        return MomentSynthesizer(0.3, schema=SCHEMA, target="label", random_state=0).fit(FRAME)
+        return MomentSynthesizer(0.6, schema=SCHEMA, target="label", random_state=0).fit(FRAME)
 
 
 def test_a_wide_table_keeps_marginals_correlations_and_what_they_say_of_the_target(fitted):
@@ -77,7 +77,7 @@ def test_a_wide_model_is_saved_scored_and_conditioned_like_others(fitted, tmp_pa
 
 
 def test_a_wide_table_has_a_model_of_the_target_too(fitted):
-    synth = MomentSynthesizer(0.35, schema=SCHEMA, target="label", random_state=0, budget_split={"target": 0.3})
+    synth = MomentSynthesizer(0.7, schema=SCHEMA, target="label", random_state=0, budget_split={"target": 0.3})
     synth.fit(FRAME)
     assert isinstance(synth.model_.latent_model, ScoreModel)
     rows, plain = (s.sample(10_000, random_state=0) for s in (synth, fitted))
@@ -89,7 +89,7 @@ def test_a_wide_table_has_a_model_of_the_target_too(fitted):
 
 def test_latents_of_a_model_of_scores_go_there_and_back():
     with short_postprocessing():
-        synth = P3GMSynthesizer(0.3, schema=SCHEMA, target="label").fit(FRAME)
+        synth = P3GMSynthesizer(0.6, schema=SCHEMA, target="label").fit(FRAME)
     assert isinstance(synth.model_.latent_model, ScoreModel)
     latent = synth.transform(FRAME[:2000])
     assert latent.shape == (2000, synth.model_.n_latent)
@@ -170,7 +170,7 @@ def test_importance_of_a_column_moves_noise_from_its_scores_to_those_of_others(m
     monkeypatch.setattr(_frame_model, "fit_scores", watched)
     for importance in (None, {"c0": 50.0}):
         with short_postprocessing():
-            MomentSynthesizer(0.3, schema=SCHEMA, target="label", importance=importance).fit(FRAME)
+            MomentSynthesizer(0.6, schema=SCHEMA, target="label", importance=importance).fit(FRAME)
     plain, wanted = seen
     assert wanted[0, 0] < 0.5 * plain[0, 0]
     assert wanted[0, -1] < 0.8 * plain[0, -1]
@@ -185,5 +185,5 @@ def test_too_many_scores_are_left_to_one_way_tables(monkeypatch, preferred):
         monkeypatch.setattr(frames, "prefers_scores", lambda *_: True)
     monkeypatch.setattr(scores, "_MOST_SCORES", 10)
     with short_postprocessing(), pytest.warns(UtilityWarning, match="independent"):
-        synth = MomentSynthesizer(0.1, schema=SCHEMA, target="label").fit(FRAME[:20_000])
+        synth = MomentSynthesizer(0.2, schema=SCHEMA, target="label").fit(FRAME[:10_000])
     assert not isinstance(synth.model_.latent_model, ScoreModel)

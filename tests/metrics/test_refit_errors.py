@@ -13,6 +13,8 @@ from skdpgen.exceptions import UtilityWarning
 from skdpgen.metrics import _refits, leak_note, refit_errors
 from skdpgen.tabular import Boolean, Categorical, Numeric
 
+pytestmark = pytest.mark.usefixtures("short_fits")
+
 _SCHEMA = Schema([Numeric("age", (0, 100)), Boolean("ill")])
 
 
@@ -26,19 +28,22 @@ def _statistic(rows):
     return {"age": rows["age"].mean(), "ill": rows["ill"].astype(float).mean()}
 
 
-@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")  # at epsilon .2
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")  # at epsilon .08
 def test_the_standard_error_of_a_share_contains_sampling_and_noise():
+    """Of one column, whose model has the released share itself: a fit to tables would take half a minute."""
     n_rows = 1500
+    frame, schema = _frame(n_rows)[["ill"]], Schema([Boolean("ill")])
     errors = {}
-    for epsilon in (0.2, 50.0):
-        synth = MomentSynthesizer(epsilon, schema=_SCHEMA).fit(_frame(n_rows))
-        errors[epsilon] = refit_errors(synth, _statistic, n_fits=20)["standard_error"]["ill"]
+    for epsilon in (0.08, 50.0):
+        synth = MomentSynthesizer(epsilon, schema=schema).fit(frame)
+        errors[epsilon] = refit_errors(synth, lambda rows: rows["ill"].mean(), n_fits=20)["standard_error"].iloc[0]
     of_sampling = (0.4 * 0.6 / n_rows) ** 0.5
     # of 20 fits, a standard deviation is within .6 and 1.5 of its expectation with probability .999
     assert 0.55 * of_sampling < errors[50.0] < 1.6 * of_sampling
-    assert errors[0.2] > 1.3 * of_sampling
+    assert errors[0.08] > 1.3 * of_sampling  # 1.9 expected
 
 
+@pytest.mark.full_fits
 def test_an_interval_has_the_value_of_the_population():
     synth = MomentSynthesizer(1.0, schema=_SCHEMA).fit(_frame(3000))
     found = refit_errors(synth, _statistic, n_fits=6, confidence=0.9999)

@@ -32,7 +32,10 @@ from skdpgen.tabular import Boolean, Categorical, Datetime, Numeric
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.noise import NoiseGenerator, make_noise_generator, public_noise
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 
 X = np.random.default_rng(3).normal(size=(300, 3)).clip(-4, 4)
 SECRET = "SECRET-4711"

@@ -35,7 +35,10 @@ from skdpgen.nn import (
 )
 from skdpgen.tabular import Boolean, Categorical, Numeric
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")  # few rows
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),  # few rows
+    pytest.mark.usefixtures("short_fits"),
+]
 
 RNG = np.random.default_rng(5)
 X, Y = RNG.uniform(0, 1, (60, 16)), RNG.integers(0, 2, 60)

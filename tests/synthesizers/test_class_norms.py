@@ -215,6 +215,7 @@ def test_a_norm_that_was_declared_far_off_is_fitted_all_the_same(synthesizer, l2
         assert synth.score(X) == pytest.approx(right.score(X), abs=0.5)
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize(
     "parameters", [{"prior": "mixture"}, {"decoder": "net", "steps": 2}, {"image_shape": (3, 4)}], ids=str
 )

@@ -158,6 +158,7 @@ def test_the_closed_forms_are_those_of_the_estimates_that_a_model_is_made_of():
         assert np.isnan(stated.two_way).all() != pairs
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("make", [MomentSynthesizer, P3GMSynthesizer])
 def test_a_plan_and_the_summary_of_its_fit_agree(make):
     frame, schema = _table(3000)
@@ -238,6 +239,7 @@ def test_every_table_has_a_budget_plan(n_rows):
             str(plan)
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 @pytest.mark.parametrize(
     ("epsilon", "n_rows", "options"), [(20.0, 3000, {}), (20.0, 3000, {"n_components": 1}), (1.0, 300, {})]

@@ -592,6 +592,7 @@ def test_parameters_of_dp_sgd_are_refused_with_features(digits, name):
             make_flat(P3GMSynthesizer, 1.0, decoder=decoder, **{name: value}, **DIGITS).fit(*digits)
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_auto_decides_by_public_facts(digits, few):
     X, y = digits
     frame = pd.DataFrame({"a": [*"xyz"] * 20, "b": [*"pq"] * 30})

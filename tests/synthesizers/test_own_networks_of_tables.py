@@ -53,7 +53,7 @@ def _p3gm(width):
 
 def _dp2vae(width):
     networks = (_OfRows(width, 6), _OfRows(3, width))
-    return DP2VAESynthesizer(n_components=3, architecture=networks, training=SubsetSGD(n_subsets=10, steps=2))
+    return DP2VAESynthesizer(n_components=3, architecture=networks, training=SubsetSGD(10, 2, warm_start_steps=2))
 
 
 _MAKERS = {"PriVAE": _privae, "P3GM": _p3gm, "DP2VAE": _dp2vae}

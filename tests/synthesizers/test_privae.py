@@ -102,6 +102,7 @@ def test_arrays_go_in_and_come_out(name, labelled, tmp_path):
         again.accountant_.charge(gaussian_event(9.0), "again")
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
 @pytest.mark.parametrize("name", ["no divergence", "mmd", "sparse", "micro"])
 def test_tables_go_in_and_come_out(name, tmp_path):

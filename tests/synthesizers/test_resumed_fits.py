@@ -42,7 +42,10 @@ from skdpgen.testing._replay import fit_along
 from skdpgen.utils.strict_json import read_safetensors
 from skdpgen.utils.watching import watch_releases
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 
 N, STEPS = 60, 8
 RNG = np.random.default_rng(0)

@@ -82,6 +82,7 @@ def test_latents_of_rows_are_those_that_made_them():
         assert np.array_equal(leading.encode(unit[part], components[part]), whole[part])
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_the_budget_of_a_network_beside_features():
     images = np.random.default_rng(0).integers(0, 256, (300, 256)).astype(float)
     y = np.arange(300) % 2

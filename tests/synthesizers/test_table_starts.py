@@ -69,6 +69,7 @@ def test_a_prior_that_shapes_the_latents_starts_from_random_parameters():
     assert [phase.label for phase in plan.phases] == ["counts", "training"]
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("model", [DPVAESynthesizer, PriVAESynthesizer])
 @pytest.mark.parametrize("training", [None, DPSGD(2, 0.1, warm_start_steps=1), DPSGD(2, batch_size=30)])
 def test_the_card_states_the_steps_of_the_start(monkeypatch, model, training):

@@ -19,7 +19,9 @@ _FRAME = pd.DataFrame({"a": 10 ** _RNG.uniform(-8, 8, 300), "b": _RNG.choice(lis
 _NETWORKS = {
     "merf": lambda: DPMERFSynthesizer(2.0, steps=2),
     "dpvae": lambda: DPVAESynthesizer(2.0, n_components=2, training=DPSGD(2, 0.1)),
-    "dp2vae": lambda: DP2VAESynthesizer(2.0, n_components=2, training=SubsetSGD(n_subsets=10, steps=2)),
+    "dp2vae": lambda: DP2VAESynthesizer(
+        2.0, n_components=2, training=SubsetSGD(10, 2, pretrain_steps=2, warm_start_steps=2)
+    ),
 }
 
 

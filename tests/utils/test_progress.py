@@ -24,6 +24,7 @@ from skdpgen.utils import progress as progress_module
 from skdpgen.utils.progress import progress_bar, shows_bars, without_bars
 
 pytestmark = [
+    pytest.mark.usefixtures("short_fits"),
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
     pytest.mark.filterwarnings("ignore::skdpgen.exceptions.PrivacyLeakWarning"),
 ]
