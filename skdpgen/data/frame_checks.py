@@ -11,10 +11,10 @@ from pandas.api.types import infer_dtype
 
 from ..exceptions import InvalidInputError, SchemaError
 from ..tabular import Categorical, Datetime, Numeric, validate_frame
-from ..tabular._columns import output_dtype
 from ..tabular._constraint_forms import read_constraint
 from ..tabular._constraints import constraint_texts
 from ..tabular._construction import Construction, check_equalities, refuse_violations, warn_of_contradictions
+from ..tabular._dtypes import output_dtype
 from ..tabular._formats import form_of, time_zone, type_of_objects
 from ..tabular._frames import declared_family, factorize
 from ..tabular._identifiers import likely_codes, likely_identifiers
