@@ -49,6 +49,9 @@ _REASONS = {
         "accounting/_renyi.py: cache stopping_probability",
         "accounting/_subset_sampling.py: cache subset_rdp",
     ],
+    "indices, by the number of cells of a histogram that is released": [
+        "mechanisms/_selection.py: cache _upper",
+    ],
     "parameters of a class that takes none": [
         "synthesizers/_base.py: container _training_defaults",
     ],

@@ -250,8 +250,8 @@ def validate_rows(estimator, X, *, dtype="numeric", **options):
     """
     if is_foreign_table(X) and not holds_numbers(X):
         raise InvalidInputError(
-            f"X is a {type(X).__name__} with columns that are not numbers: {type(estimator).__name__} takes numbers "
-            "alone, and the synthesizers take such a table"
+            f"X is a {type(X).__name__} with columns that are not numbers, and {type(estimator).__name__} takes only "
+            "numbers: give a DataFrame of pandas that has no other columns"
         )
     check_names(getattr(X, "columns", ()))
     if isinstance(X, np.ma.MaskedArray):  # scikit-learn takes the values behind the mask
