@@ -189,7 +189,7 @@ class PrivateEstimator(BaseEstimator):
         trial = clone(self)
         trial._validate_params()
         with trial._fitting():
-            X, y, groups = self._in_pandas(X, y, groups)
+            X, y, groups = trial._in_pandas(X, y, groups)
             trial._unit = trial._resolve_unit(groups)
             accountant = trial._resolve_accountant() if accountant is None else accountant
             prepared = trial._prepare(X, y, accountant, *trial._groups(groups))

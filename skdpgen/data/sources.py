@@ -41,7 +41,7 @@ def open_source(X):
 
     `X`: DataFrame; list or tuple of DataFrames, or a function that returns a new iterable of them at each call; path
         (or list of paths) of Parquet files; dask DataFrame. Anything else, such as an array, gives None.
-    Raises InvalidInputError: `X` is an iterator, which can be read only once.
+    Raises InvalidInputError: `X` is an iterator, or holds one, which can be read only once.
     """
     if isinstance(X, pd.DataFrame):
         return MemorySource(X)
@@ -49,10 +49,10 @@ def open_source(X):
         return DaskSource(X)
     if _is_path(X):
         return ChunkSource(functools.partial(parquet_chunks, [X]))
-    if isinstance(X, Iterator):
+    if isinstance(X, Iterator) or (isinstance(X, list | tuple) and any(_is_read_once(part) for part in X)):
         raise InvalidInputError(
-            "X is an iterator, which can be read only once, and a fit reads chunks several times: give a function that "
-            "returns a new one at each call, such as lambda: pandas.read_csv(path, chunksize=100_000)"
+            "X is an iterator, or holds one, which can be read only once, and a fit reads chunks several times: give a "
+            "function that returns a new one at each call, such as lambda: pandas.read_csv(path, chunksize=100_000)"
         )
     if isinstance(X, list | tuple) and X and (isinstance(X[0], pd.DataFrame) or is_foreign_table(X[0])):
         return ChunkSource(lambda: X)
@@ -61,6 +61,11 @@ def open_source(X):
     if callable(X) and not hasattr(X, "__array__"):
         return ChunkSource(X)
     return None
+
+
+def _is_read_once(part):
+    """Whether a chunk is a reader of rows, such as a RecordBatchReader of pyarrow."""
+    return isinstance(part, Iterator) and is_foreign_table(part)
 
 
 def _is_path(X):
@@ -201,7 +206,7 @@ class ChunkSource(_Source):
 
     def _all_chunks(self):
         chunks = self._open()
-        if isinstance(chunks, pd.DataFrame):
+        if isinstance(chunks, pd.DataFrame) or (is_foreign_table(chunks) and not isinstance(chunks, Iterator)):
             chunks = (chunks,)
         if not isinstance(chunks, Iterable):
             raise InvalidInputError(f"the chunks of X must be an iterable of DataFrames; got {type(chunks).__name__}")

@@ -71,7 +71,7 @@ def read_ids(values, n_rows, unit, missing):
                 f"the identifiers of {unit.name!r} must have shape ({n_rows},), one for each row; got "
                 f"{np.shape(values)}"
             )
-        codes, found = pd.factorize(values)
+        codes, found = _factorized(values)
     except (TypeError, ValueError, NotImplementedError) as error:
         if isinstance(error, InvalidInputError):
             raise
@@ -87,6 +87,15 @@ def read_ids(values, n_rows, unit, missing):
             "leave them out. Nothing was charged"
         )
     return UnitIds(unit, codes.astype(np.int64), _canonical(found, values, unit))
+
+
+def _factorized(values):
+    """Return `pandas.factorize` of identifiers; NaN is missing, also in floats of Arrow, to which it is a value."""
+    codes, found = pd.factorize(values)
+    if pd.api.types.is_float_dtype(getattr(found, "dtype", None)):
+        absent = np.isnan(np.asarray(found, dtype=np.float64))
+        codes, found = np.append(np.where(absent, -1, np.cumsum(~absent) - 1), -1)[codes], found[~absent]
+    return codes, found
 
 
 def _canonical(found, values, unit):

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import SchemaError
-from ..utils.foreign_tables import holds_numbers, is_foreign_table, to_pandas
+from ..utils.foreign_tables import to_pandas
 from ..utils.printing import shown
 from ..utils.validation import as_numbers, validate_rows
 from ._binning import Binning
@@ -208,8 +208,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
 
     def _as_input(self, X, reset):
-        if is_foreign_table(X) and not holds_numbers(X):
-            X = to_pandas(X)
+        X = to_pandas(X)
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X

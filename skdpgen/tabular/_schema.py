@@ -409,7 +409,8 @@ def _column_of_dtype(name, dtype, categorical, written):
         resolution = "D" if days else written["resolutions"].get(name, "s")
         form = written["date_formats"].get(name)
         return Datetime(name, resolution=resolution, missing=missing, dtype=text, format=form)
-    if pdt.is_numeric_dtype(dtype) and not pdt.is_complex_dtype(dtype):
+    # truth values are no numbers to Arrow
+    if (pdt.is_numeric_dtype(dtype) or pdt.is_bool_dtype(dtype)) and not pdt.is_complex_dtype(dtype):
         if categorical:
             return Categorical(name, missing=missing, dtype=text)
         return Numeric(name, integer=pdt.is_integer_dtype(dtype), missing=missing, dtype=text)

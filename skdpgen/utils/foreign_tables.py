@@ -38,13 +38,10 @@ def to_pandas(X):
     """Return a table, or a column, of another library as one of pandas; anything else as it is.
 
     All columns have dtypes of Arrow. So a dtype depends on that of the given column alone: pandas' own integers become
-    floats where a value is missing. Categories become text, because a dtype may list those of private rows. Raises
-    InvalidInputError: the library cannot give its table to Arrow, or there is no pyarrow.
+    floats where a value is missing. NaN is missing. Categories become text, because a dtype may list those of private
+    rows. Raises InvalidInputError: the library cannot give its table to Arrow, or there is no pyarrow.
     """
     if is_foreign_table(X):
-        if hasattr(X, "collect"):  # a lazy table
-            with without_cells(f"the {type(X).__name__} of {_library(X)}", "collect it"):
-                X = X.collect()
         return _arrow_frame(X)
     if _is_foreign_column(X):
         name = getattr(X, "name", None)
@@ -63,10 +60,11 @@ def to_library(rows, library):
         return rows
     if isinstance(rows, tuple):
         return tuple(to_library(part, library) for part in rows)
+    if isinstance(rows, pd.Series):
+        column = to_library(rows.to_frame("y"), library)["y"]
+        return column if library == "pyarrow" else column.rename("" if rows.name is None else str(rows.name))
     import pyarrow as pa
 
-    if isinstance(rows, pd.Series):
-        return to_library(rows.to_frame("" if rows.name is None else rows.name), library)[rows.name or ""]
     table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
     if library == "pyarrow":
         return table
@@ -90,6 +88,9 @@ def _arrow_frame(X):
     """Return a table or a column as a frame whose columns have dtypes of Arrow."""
     kind = f"X is a {type(X).__name__} of {_library(X)}"
     convert = "X.to_pandas()" if hasattr(X, "to_pandas") else "X.collect().to_pandas()"
+    if hasattr(X, "collect"):  # a lazy table
+        with without_cells(f"the {type(X).__name__} of {_library(X)}", "collect it"):
+            X = X.collect()
     if not (hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")):
         raise InvalidInputError(f"{kind}, which cannot give its rows to Arrow: give a DataFrame of pandas, {convert}")
     try:
@@ -110,13 +111,21 @@ def _arrow_frame(X):
 
 
 def _plain_column(column, pa):
-    """Return a column as one of a type that pandas can hold: categories and views as text."""
+    """Return a column as one of a type that pandas can hold: categories and views as text, NaN as missing."""
     views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     if not pa.types.is_dictionary(column.type):
-        return column.cast(views.get(column.type, column.type))
+        return _without_nan(column.cast(views.get(column.type, column.type)), pa)
     plain = views.get(column.type.value_type, column.type.value_type)
     parts = [
         pa.DictionaryArray.from_arrays(part.indices, part.dictionary.cast(plain)).dictionary_decode()
         for part in column.chunks
     ]
-    return pa.chunked_array(parts, type=plain)
+    return _without_nan(pa.chunked_array(parts, type=plain), pa)
+
+
+def _without_nan(column, pa):
+    if not pa.types.is_floating(column.type):
+        return column
+    import pyarrow.compute as pc
+
+    return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)

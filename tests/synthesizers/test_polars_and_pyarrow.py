@@ -18,8 +18,9 @@ from skdpgen import (
     TableEncoder,
     load,
 )
-from skdpgen.exceptions import InvalidInputError
+from skdpgen.exceptions import InvalidInputError, SchemaError
 from skdpgen.metrics import rows_per_unit, tstr_score, two_way_tvd
+from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.foreign_tables import to_pandas
 
@@ -120,6 +121,46 @@ def test_labels_and_identifiers_of_units_are_columns_of_the_library():
     assert rows_per_unit(X.with_columns(units), synthetic, "person").loc[4, "real"] == 1
 
 
+@pytest.mark.parametrize("name", [None, "", 0, 5, ("a", "b")])
+def test_labels_may_have_any_name_and_none(name):
+    X = TABLE.select("age", "income")
+    y = pd.Series(TABLE["town"].to_list(), name=name)
+    labels = _fit(_model(), X, y).sample(20)[1]
+    assert labels.name == ("" if name is None else str(name))
+    assert isinstance(_fit(_model(), X.to_arrow(), y).sample(20)[1], pa.ChunkedArray)
+    unnamed = _fit(_model(), X, TABLE["smokes"].alias(""))
+    assert unnamed.sample(20)[1].dtype == pl.Boolean
+    assert unnamed.classes_.tolist() == [False, True]
+
+
+def test_a_plan_leaves_the_library_of_samples_as_it_was():
+    table = TABLE.select("age", "town")
+    model = _fit(_model(), to_pandas(table))
+    model.plan(table)
+    assert isinstance(model.sample(5), pd.DataFrame)
+
+
+def test_nan_is_missing_whatever_the_column_holds():
+    levels = [float("nan") if k < 40 else float(k % 3) for k in range(N)]
+    for kind in (pl.Float64, pl.Float32):
+        assert to_pandas(TABLE.select(c=pl.Series(levels, dtype=kind)))["c"].isna().sum() == 40
+    assert to_pandas(pa.table({"c": pa.array(levels).dictionary_encode()}))["c"].isna().sum() == 40
+    schema = Schema((Numeric("age", (18, 90)), Categorical("c", missing=True, dtype="float64")))
+    table = TABLE.select("age", c=pl.Series(levels))
+    assert _fit(_model(schema=schema), table).schema_["c"].categories == (0.0, 1.0, 2.0)
+    assert two_way_tvd(table, table.fill_nan(None)) == 0
+
+
+@pytest.mark.parametrize("frame", [lambda table: table, lambda t: t.to_pandas(use_pyarrow_extension_array=True)])
+def test_nan_is_no_identifier(frame):
+    persons = pl.Series("person", [float("nan") if k < 2 else float(k // 4) for k in range(N)])
+    table = frame(TABLE.select("age", "town", persons))
+    with pytest.raises(InvalidInputError, match="lacks an identifier"):
+        _model(unit="person", max_rows_per_unit=4).fit(table)
+    with pytest.raises(InvalidInputError, match="lacks an identifier"):
+        _model(max_rows_per_unit=4).fit(table[["age", "town"]], None, table["person"])
+
+
 def test_rows_that_the_model_is_given_may_be_of_the_library():
     table = TABLE.select("age", "town", "stage")
     model = _fit(_model(target="town"), table)
@@ -138,7 +179,8 @@ def test_chunks_may_be_tables_of_the_library():
     table = TABLE.select("age", "town", "visits")
     parts = [table[:150], table[150:]]
     whole = _fit(_model(), to_pandas(table)).sample(20, random_state=0)
-    for chunks in (parts, lambda: iter(parts), lambda: [part.to_arrow() for part in parts]):
+    tables = [lambda: table, table.lazy, table.to_arrow, lambda: table.to_arrow().to_reader()]
+    for chunks in (parts, lambda: iter(parts), lambda: [part.to_arrow() for part in parts], *tables):
         drawn = _fit(_model(), chunks).sample(20, random_state=0)
         pd.testing.assert_frame_equal(drawn, whole)
 
@@ -170,6 +212,16 @@ def test_schemas_encoders_and_metrics_take_tables_of_the_library():
     columns = ["age", "income", "town"]
     scores = [tstr_score(a[columns], b[columns], target="town") for a, b in ((TABLE, other), frames)]
     assert scores[0] == scores[1]
+
+
+def test_an_encoder_keeps_the_names_of_a_table_of_numbers():
+    table = TABLE.select("age", "income")
+    schema = Schema((Numeric("income", (0, 1e6)), Numeric("age", (18, 90))))
+    for rows in (table, to_pandas(table)):
+        with pytest.raises(SchemaError, match="in another order"):
+            TableEncoder(schema).fit(rows)
+    known = Schema((Numeric("age", (18, 90)), Numeric("income", (0, 1e6))))
+    assert list(TableEncoder(known).fit(table).feature_names_in_) == ["age", "income"]
 
 
 class _Query:
@@ -205,6 +257,26 @@ def test_an_error_of_a_lazy_table_shows_no_cell():
         MomentSynthesizer(accountant=accountant).fit(X)
     assert "Ulm" not in str(error.value)
     assert not accountant.charges
+
+
+def test_a_reader_is_no_chunk_because_a_fit_reads_chunks_several_times():
+    parts = [TABLE.select("age", "town").to_arrow(), TABLE.select("age", "town").to_arrow().to_reader()]
+    with pytest.raises(InvalidInputError, match="read only once"):
+        _model().fit(parts)
+
+
+class _Rows:
+    """A table of a library that collects rows as a list."""
+
+    columns = property(lambda self: ["age"])
+
+    def collect(self):
+        return [(1,)]
+
+
+def test_the_error_of_a_table_that_arrow_cannot_read_names_the_table():
+    with pytest.raises(InvalidInputError, match=r"X is a _Rows of .*, which cannot give its rows to Arrow"):
+        _model().fit(_Rows())
 
 
 def test_without_pyarrow_the_fit_says_what_to_install(monkeypatch):
