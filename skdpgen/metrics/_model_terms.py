@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..utils.foreign_tables import to_pandas
 from ._samples import column_kind, to_numbers
 
 
@@ -30,7 +31,8 @@ def reconstruction_error(model, X):
     **Leak.** Computed from the rows without protection, and no budget is charged: if the rows are private, do not
     publish it.
     """
-    back = model.inverse_transform(model.transform(X))
+    X = to_pandas(X)
+    back = to_pandas(model.inverse_transform(model.transform(X)))
     if not hasattr(X, "columns"):
         X, back = np.asarray(X, dtype=np.float64), np.asarray(back, dtype=np.float64)
         return float(np.sqrt(np.mean(np.square(X - back))))

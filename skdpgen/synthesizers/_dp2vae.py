@@ -19,6 +19,7 @@ from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..generators.gaussians import MOST_SUBCLUSTERS
 from ..generators.leading import MOST_SLOPES
+from ..utils.foreign_tables import to_pandas
 from ..utils.numerics import usual_numerics
 from ..utils.progress import shows_bars
 from ..utils.validation import MOST_UNITS, Interval, StrOptions
@@ -395,7 +396,7 @@ class DP2VAESynthesizer(BaseSynthesizer):
         check_is_fitted(self)
         if self.model_.kind == "array":
             X = split_ids(X, self.id_column, check=False)[0]
-        elif isinstance(X, pd.DataFrame) and self.id_column in X.columns:
+        elif isinstance(X := to_pandas(X), pd.DataFrame) and self.id_column in X.columns:
             X = X.drop(columns=self.id_column)
         return float(np.mean(self.model_.score_samples(self._rows_like_fit(X), y)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ..exceptions import InvalidInputError
+from ..exceptions import InvalidInputError, SchemaError
 from .table_checks import without_cells
 
 
@@ -107,7 +107,19 @@ def _arrow_frame(X):
             column = pa.array(X) if hasattr(X, "__arrow_c_array__") else pa.chunked_array(X)
             table, names = pa.table([column], names=["y"]), ["y"]
         table = pa.table([_plain_column(column, pa) for column in table.columns], names=names)
+        for name, kind in zip(names, table.schema.types):
+            _check_type(name, kind)
         return table.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def _check_type(name, kind):
+    """Refuse a type of Arrow that pandas does not know, such as intervals of months and days."""
+    try:
+        _ = pd.ArrowDtype(kind).type
+    except NotImplementedError:
+        raise SchemaError(
+            f"column {name!r}: no kind for the type {kind} of Arrow; convert it to numbers, text or datetimes"
+        ) from None
 
 
 def _plain_column(column, pa):

@@ -9,6 +9,7 @@ import pytest
 
 from skdpgen import (
     DPSGD,
+    DP2VAESynthesizer,
     MomentSynthesizer,
     P3GMSynthesizer,
     PrivacyAccountant,
@@ -19,7 +20,7 @@ from skdpgen import (
     load,
 )
 from skdpgen.exceptions import InvalidInputError, SchemaError
-from skdpgen.metrics import rows_per_unit, tstr_score, two_way_tvd
+from skdpgen.metrics import reconstruction_error, rows_per_unit, tstr_score, two_way_tvd
 from skdpgen.tabular import Categorical, Numeric
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.foreign_tables import to_pandas
@@ -173,6 +174,13 @@ def test_rows_that_the_model_is_given_may_be_of_the_library():
     latents = vae.transform(table)
     assert isinstance(vae.inverse_transform(latents[:3]), pl.DataFrame)
     assert isinstance(vae.reconstruct(table), pl.DataFrame)
+    assert reconstruction_error(vae, table) > 0
+
+
+def test_a_score_leaves_out_the_ids_of_a_table_of_the_library():
+    table = TABLE.select("age", "town", code=pl.Series([f"k{7919 * k % 100_003}" for k in range(N)]))
+    model = _fit(DP2VAESynthesizer(5.0, id_column="code", training=DPSGD(5), random_state=0), table)
+    assert model.score(table) == model.score(to_pandas(table))
 
 
 def test_chunks_may_be_tables_of_the_library():
@@ -248,6 +256,12 @@ def test_columns_of_lists_and_structs_are_refused_by_name():
         MomentSynthesizer(accountant=accountant).fit(X)
     assert "secret" not in str(error.value)
     assert not accountant.charges
+
+
+def test_a_type_that_pandas_does_not_know_is_refused_by_name():
+    spans = pa.array([(1, 2, 3)] * N, pa.month_day_nano_interval())
+    with pytest.raises(InvalidInputError, match="column 'stay': no kind for the type month_day_nano_interval of Arrow"):
+        _model().fit(pa.table({"age": TABLE["age"].to_arrow(), "stay": spans}))
 
 
 def test_an_error_of_a_lazy_table_shows_no_cell():
