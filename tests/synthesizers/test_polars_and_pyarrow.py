@@ -153,7 +153,11 @@ def test_nan_is_missing_whatever_the_column_holds():
     assert two_way_tvd(table, table.fill_nan(None)) == 0
 
 
-@pytest.mark.parametrize("frame", [lambda table: table, lambda t: t.to_pandas(use_pyarrow_extension_array=True)])
+def pandas_of_arrow(table):
+    return table.to_pandas(use_pyarrow_extension_array=True)
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame, pandas_of_arrow])
 def test_nan_is_no_identifier(frame):
     persons = pl.Series("person", [float("nan") if k < 2 else float(k // 4) for k in range(N)])
     table = frame(TABLE.select("age", "town", persons))
