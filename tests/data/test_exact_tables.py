@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from _short_fits import short_postprocessing
 
 from skdpgen import MomentSynthesizer, PrivacyAccountant, PrivacyUnit
 from skdpgen.data import frames
@@ -14,7 +15,10 @@ from skdpgen.mechanisms import _one_hot
 from skdpgen.tabular import Boolean, Categorical, Numeric, Schema
 from skdpgen.testing import seeded_noise
 
-pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning"),
+    pytest.mark.usefixtures("short_fits"),
+]
 WORDS = [f"w{i}" for i in range(101)]
 SCHEMAS = {
     "declared": Schema([Numeric("x", (0, 1)), Categorical("word", WORDS), Categorical("y", list("abcdefghij"))]),
@@ -41,7 +45,7 @@ def more_rows_than_tables_count_exactly_are_refused_before_the_charge(weighting)
     accountant = PrivacyAccountant(500.0, 1e-5, unit="person")
     how = {"target": "y", "schema": schema, "unit": unit}
     model = MomentSynthesizer(epsilon=400.0, accountant=accountant, **how)
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, short_postprocessing():
         # contrasts of 101 levels have a 51, those of 10 classes a 3
         patch.setattr(_one_hot, "_MOST_STEPS", int(2999 / lattice) * 51**2 * 3)
         with pytest.raises(InvalidInputError, match="at most 2,999 rows can be counted exactly"):

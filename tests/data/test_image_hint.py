@@ -11,6 +11,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from skdpgen import (
+    DPSGD,
     DP2VAESynthesizer,
     DPCGANSynthesizer,
     DPGMSynthesizer,
@@ -178,8 +179,16 @@ def test_truth_values_floats_and_rows_that_are_no_images_may_have_the_range_0_to
     assert not warnings_of(lambda: MomentSynthesizer(**public).plan(rows), "clips each pixel")
 
 
-@pytest.mark.parametrize("make", [MomentSynthesizer, P3GMSynthesizer, DPMERFSynthesizer, DPCGANSynthesizer])
-def test_an_array_of_truth_values_is_pointed_out_before_the_charge(make):
+@pytest.mark.parametrize(
+    ("make", "few_steps"),
+    [
+        (MomentSynthesizer, {}),
+        (P3GMSynthesizer, {}),
+        (DPMERFSynthesizer, {"steps": 5}),
+        (DPCGANSynthesizer, {"training": DPSGD(5, sampling_rate=0.1)}),
+    ],
+)
+def test_an_array_of_truth_values_is_pointed_out_before_the_charge(make, few_steps):
     X = np.random.default_rng(0).random((400, 3)) < 0.3
     accountant = PrivacyAccountant(5.0, 1e-5)
     with pytest.raises(UtilityWarning, match=r"truth values \(bool\).*give pandas.DataFrame\(X\)"):
@@ -187,7 +196,7 @@ def test_an_array_of_truth_values_is_pointed_out_before_the_charge(make):
     assert not accountant.charges
     for other in (X.astype(int), X.tolist(), X.reshape(-1, 3).astype(float)):  # a list has no dtype
         assert not warnings_of(lambda rows=other: make(5.0, bounds=(0, 1)).plan(rows), "truth values")
-    drawn = make(5.0).fit(pd.DataFrame(X)).sample(50)
+    drawn = make(5.0, **few_steps).fit(pd.DataFrame(X)).sample(50)
     assert list(drawn.dtypes) == [np.dtype(bool)] * 3
 
 
