@@ -13,7 +13,6 @@ import test_level_groups as grouped
 import test_moment as moments
 import test_numbers_again as again
 import test_one_hot
-import test_polars_and_pyarrow as others
 import test_ranges as ranges
 import test_second_look as looks
 import test_sources as sources
@@ -27,7 +26,6 @@ from skdpgen.data import frame_checks
 from skdpgen.data import frames as _frames
 from skdpgen.data.level_groups import LevelProfiles, noise_with_levels
 from skdpgen.data.sources import ChunkSource, add_sums
-from skdpgen.data.units import _factorized
 from skdpgen.generators.target_step import TargetStep
 from skdpgen.mechanisms import _moments, sum_of_rows
 from skdpgen.mechanisms._one_hot import _products, one_hot_moments, triple_bounds, triple_interactions
@@ -37,7 +35,6 @@ from skdpgen.synthesizers._frame_model import release_target_model, release_trip
 from skdpgen.tabular import _frames as _frames_of_values
 from skdpgen.tabular import _learning as learning
 from skdpgen.tabular import _schema_cells as schema_cells
-from skdpgen.utils.foreign_tables import _arrow_frame, _without_nan
 
 AR, RO = "add_or_remove_one", "replace_one"
 CHUNKS = {r: Claim(sources.test_tables_of_chunks_attain_their_sensitivity_and_never_exceed_it, r) for r in (AR, RO)}
@@ -82,17 +79,6 @@ _UNSPENT = "$unspent if $triples is not None else (*$unspent, 'triples')"
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
-    (
-        "identifiers that are NaN, which are values to Arrow, taken for one unit",
-        [Claim(others.test_nan_is_no_identifier, frame) for frame in (others.pl.DataFrame, others.pandas_of_arrow)],
-        (_without_nan, ("$a.if_else($a.is_nan($x), $y, $x)", "$x")),
-        (_factorized, ("np.isnan($x)", "np.zeros(len($x), dtype=bool)")),
-    ),
-    (
-        "a table of polars whose missing values make floats of its integers",
-        [Claim(others.test_the_dtypes_of_a_frame_depend_on_those_of_the_table_alone)],
-        (_arrow_frame, ("$table.to_pandas(types_mapper=pd.ArrowDtype)", "$table.to_pandas()")),
-    ),
     ("a chunk counted twice", [ONCE], (add_sums, ("$one.value + $other.value", "$one.value + 2 * $other.value"))),
     (
         "a name of the rest that no category of the rows has",

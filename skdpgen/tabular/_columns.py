@@ -19,15 +19,7 @@ from pandas.api import types as pdt
 from ..exceptions import SchemaError
 from ..utils.categories import family
 from ..utils.printing import shown
-from ._dtypes import (
-    TEXT_DTYPES,
-    dtype_range,
-    fit_dtype,
-    holds_missing,
-    name_of_dtype,
-    output_dtype,
-    plain_value,
-)
+from ._dtypes import TEXT_DTYPES, dtype_range, fit_dtype, holds_missing, name_of_dtype, output_dtype, plain_value
 from ._formats import NO_ZONES, OBJECTS, form_of, has_zone, is_date_format
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.

@@ -55,6 +55,7 @@ _CONTAINERS = {
     set | frozenset: "sets" + _SEVERAL,
     np.ndarray: "arrays" + _SEVERAL,
 }
+# A number of more steps of its column than a float holds becomes this.
 _LARGEST = float(np.finfo(np.float64).max)
 # Texts of which pandas makes the moment at which it reads them.
 _CLOCK = ("now", "today")

@@ -1,0 +1,32 @@
+"""Every sabotage of how tables of polars and pyarrow are read is caught by a named test."""
+
+from __future__ import annotations
+
+import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
+import pytest
+import test_polars_and_pyarrow as others
+from _sabotage import Claim, assert_caught, mutant_ids
+
+from skdpgen.data.units import _factorized
+from skdpgen.utils.foreign_tables import _arrow_frame, _without_nan
+
+# (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
+MUTANTS = [
+    (
+        "identifiers that are NaN, which are values to Arrow, taken for one unit",
+        [Claim(others.test_nan_is_no_identifier, frame) for frame in (others.pl.DataFrame, others.pandas_of_arrow)],
+        (_without_nan, ("$a.if_else($a.is_nan($x), $y, $x)", "$x")),
+        (_factorized, ("np.isnan($x)", "np.zeros(len($x), dtype=bool)")),
+    ),
+    (
+        "a table of polars whose missing values make floats of its integers",
+        [Claim(others.test_the_dtypes_of_a_frame_depend_on_those_of_the_table_alone)],
+        (_arrow_frame, ("$table.to_pandas(types_mapper=pd.ArrowDtype)", "$table.to_pandas()")),
+    ),
+]
+
+
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize("mutant", MUTANTS, ids=mutant_ids(MUTANTS))
+def test_sabotage_of_tables_of_other_libraries_is_caught(monkeypatch, mutant):
+    assert_caught(monkeypatch, *mutant[1:])
