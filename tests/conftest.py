@@ -7,6 +7,7 @@ import gc
 import itertools
 import os
 import random
+import sys
 import zlib
 from types import SimpleNamespace
 
@@ -43,6 +44,13 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session):
+    """Show the sabotage suite, if it was collected, which tests run: it does not check their claims a second time."""
+    if "_sabotage" in sys.modules:
+        sys.modules["_sabotage"].note_tests(session.items)
 
 
 @pytest.hookimpl(hookwrapper=True)
