@@ -55,9 +55,10 @@ _REASONS = {
     "parameters of a class that takes none": [
         "synthesizers/_base.py: container _training_defaults",
     ],
-    "versions of software, and names of time zones": [
+    "versions of software, its libraries, and names of time zones": [
         "accounting/_card.py: cache _installed",
         "tabular/_dtypes.py: cache of available_timezones",
+        "utils/numerics.py: cache _thread_pools",
     ],
     "locks, the number of forks, and which objects are being fitted": [
         "_base.py: change of _fits",

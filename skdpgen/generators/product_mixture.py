@@ -19,11 +19,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy.special import logsumexp, ndtri
-from threadpoolctl import threadpool_limits
 
 from ..mechanisms import ClassContrasts
 from ..mechanisms._selection import occupied_cells
 from ..tabular._binning import stratified_uniforms
+from ..utils.numerics import one_blas_thread
 from .balanced_rows import balanced_levels, draw_levels
 from .sides import pairs_from_sides
 
@@ -248,8 +248,7 @@ def _steps(n, progress):
 
 def _descend_each(restarts, loss, thinned, n_iter, steps, first=0):
     """Minimise the loss of each restart to its tables, in place; `first` is the number of the first one."""
-    # thousands of small products: threads that wait for one another cost more than they save
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         for number, restart in enumerate(restarts, first):
             if thinned is not None:
                 loss.set_pairs(thinned.to_fit(number))
@@ -261,7 +260,7 @@ def _descend_each(restarts, loss, thinned, n_iter, steps, first=0):
 def _descend_together(restarts, loss, n_iter, steps):
     """Minimise the loss of the mixture of all restarts, in place: a step for each of them at once."""
     descents = [_Adam(restart, n_iter, _LAST_RATE) for restart in restarts]
-    with threadpool_limits(1, "blas"):
+    with one_blas_thread():
         for at in range(n_iter):
             if not list(itertools.islice(steps, len(restarts))):
                 break

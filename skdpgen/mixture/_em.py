@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
-from threadpoolctl import threadpool_limits
 
 from ..decomposition._dp_pca import covariance_of
 from ..mechanisms import add_gaussian, mixture_sums, unpack_mixture_sums
 from ..mechanisms._moments import Moments
 from ..utils.blocks import exact_product
+from ..utils.numerics import one_blas_thread
 
 # Rows of a block of which responsibilities under full covariances are computed at once; a block is a multiple of it.
 _PART = 1 << 10
@@ -195,7 +195,7 @@ def dp_em(
         responsibilities = parameters.responsibilities
         if noise_multiplier > 0 and kind == "full":
             responsibilities = functools.partial(_in_parts, functools.partial(responsibilities, product=product))
-        with threadpool_limits(1, "blas"):  # many small products: threads would wait for each other
+        with one_blas_thread():
             sums = mixture_sums(
                 X,
                 responsibilities,

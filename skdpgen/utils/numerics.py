@@ -1,12 +1,14 @@
-"""The state of numpy and torch that fits and models are written for, whatever the caller's program has set."""
+"""The state of numpy, torch and BLAS that fits and models are written for, whatever the caller's program has set."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 # torch's default dtype belongs to the whole process: the first fit that changes it and the last one that ends restore.
 _lock, _users = threading.Lock(), []
@@ -24,6 +26,17 @@ def usual_numerics():
         if (torch := sys.modules.get("torch")) is not None:
             _enter_usual_torch(torch, stack)
         yield
+
+
+def one_blas_thread():
+    """Run a block with one thread of BLAS: of many small products, threads that wait for one another cost time."""
+    return _thread_pools().limit(limits=1, user_api="blas")
+
+
+@functools.cache
+def _thread_pools():
+    # a search among the libraries of the process takes milliseconds, and numpy has loaded its BLAS
+    return ThreadpoolController()
 
 
 def each_in_usual_numerics(items):
