@@ -282,6 +282,15 @@ def point_out_lost_orders(head, schema):
         )
 
 
+def point_out_index(head):
+    """Warn that dates of the index are left out; of the index only its type and its name are used."""
+    if isinstance(head.index, pd.DatetimeIndex | pd.PeriodIndex):
+        warn_user(
+            "the index of the DataFrame holds dates, and an index is not modelled: X.reset_index() makes a column of "
+            "it, and X.reset_index(drop=True) leaves it out without this warning"
+        )
+
+
 def _is_ordered(dtype):
     return bool(getattr(getattr(dtype, "pyarrow_dtype", dtype), "ordered", False))
 

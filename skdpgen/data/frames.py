@@ -69,6 +69,7 @@ from .frame_checks import (
     joined_checks,
     kinds_of_objects,
     point_out_hierarchies,
+    point_out_index,
     point_out_kinds,
     point_out_lost_orders,
     point_out_narrow_keys,
@@ -151,6 +152,7 @@ class FrameRows:
         schema = self._schema_of(head, schema, targets, target_type)
         point_out_kinds(schema, {*declared, *targets}, self.unit)
         point_out_lost_orders(head, schema)
+        point_out_index(head)
         schema.constrain(*constraint_texts(constraints))  # refuses keys, which it no longer knows afterwards
         source, schema = self._without_keys(source, schema)
         # the schema decides; datetimes are modelled as numbers, whatever their dtype suggests

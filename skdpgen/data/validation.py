@@ -24,7 +24,7 @@ from .arrays import (
 from .frames import FrameRows
 from .scaling import check_bounds
 from .sources import is_table_path, open_source
-from .units import read_groups
+from .units import read_groups, unknown_unit
 
 
 def validate_input(estimator, X, y, groups=None, *, conditional=True, images=True):
@@ -156,7 +156,7 @@ def _unit_column(estimator, head, groups):
             raise InvalidInputError(f"unit={column!r} is a column of the frame: leave out groups=, or the column")
         return None
     if column not in head.columns:
-        raise InvalidInputError(f"unit={column!r} is not a column of the frame; nothing was charged")
+        raise unknown_unit(column, head)
     targets = estimator.target if isinstance(estimator.target, list | tuple) else [estimator.target]
     if column in targets:
         raise InvalidInputError(f"unit={column!r} is the target too, and identifiers are not modelled")
