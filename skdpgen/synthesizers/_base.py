@@ -28,6 +28,7 @@ from ..generators.constraints import keep_constraints, read_constraints
 from ..mechanisms import add_gaussian
 from ..mechanisms._gaussian import Count
 from ..tabular import Schema
+from ..tabular._columns import KINDS
 from ..tabular._constraints import constraint_texts
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_loaded, check_whole
@@ -197,6 +198,9 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
                 "schema= takes a Schema: read it from its JSON file by skdpgen.Schema.load(path), or from a dict by "
                 "Schema.from_dict"
             )
+        columns = schema if isinstance(schema, list | tuple) else [schema]
+        if columns and all(isinstance(column, tuple(KINDS.values())) for column in columns):
+            raise InvalidParameterError("schema= takes a Schema of columns: Schema([...])")
         super()._validate_params()
 
     def _release(self, rows, settings, fit):

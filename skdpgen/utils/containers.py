@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from numbers import Number
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from scipy import sparse
 
@@ -48,6 +50,26 @@ def refuse_containers(X):
         raise InvalidInputError(
             f"X is a {kind}, a connection to a database or its cursor: read the rows of the query first, and give "
             f"{frame}"
+        )
+
+
+def refuse_objects(X):
+    """Refuse an object that is no array: numpy would make one cell of it, or one row of what it contains.
+
+    Parameters
+    ----------
+    X : object
+        As it was given to `fit`, and no table.
+
+    Raises
+    ------
+    InvalidInputError
+        For an object that is no sequence and has no array, such as groups of rows, a set, or an expression.
+    """
+    known = isinstance(X, Sequence | Number | np.generic) or sparse.issparse(X) or is_foreign_table(X)
+    if not known and not hasattr(X, "__array__") and not hasattr(X, "__array_interface__"):
+        raise InvalidInputError(
+            f"X is a {type(X).__name__}, and no table or array: give a DataFrame or an array of rows"
         )
 
 

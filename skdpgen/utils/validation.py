@@ -23,7 +23,7 @@ from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.validation import _num_samples, validate_data
 
 from ..exceptions import InvalidInputError
-from .containers import refuse_chunks, refuse_containers
+from .containers import refuse_chunks, refuse_containers, refuse_objects
 from .foreign_tables import holds_numbers, is_foreign_table, to_pandas
 from .printing import listed, shown
 from .table_checks import (
@@ -271,6 +271,7 @@ def validate_rows(estimator, X, *, dtype="numeric", **options):
     """
     refuse_containers(X)
     refuse_chunks(X, type(estimator).__name__)
+    refuse_objects(X)
     if is_foreign_table(X) and not holds_numbers(X):
         X = _numbers_of_table(X, type(estimator).__name__)
     check_names(getattr(X, "columns", ()))

@@ -522,3 +522,18 @@ def test_a_list_of_dicts_is_refused_with_the_table_to_give():
     for model in (MomentSynthesizer(1.0), DPPCA(epsilon=1.0)):
         with pytest.raises(InvalidInputError, match=r"X is a list of dicts: give pandas.DataFrame\(X\)"):
             model.fit(FRAME.to_dict("records"))
+
+
+@pytest.mark.parametrize("X", [FRAME.groupby("town"), {1, 2}, FRAME.style, object()], ids=lambda X: type(X).__name__)
+def test_an_object_that_is_no_table_and_no_array_is_named(X):
+    for model in (MomentSynthesizer(1.0), DPPCA(epsilon=1.0)):
+        with pytest.raises(
+            InvalidInputError, match=rf"X is a {type(X).__name__}, and no table or array: give a DataFrame"
+        ):
+            model.fit(X)
+
+
+def test_columns_in_place_of_a_schema_are_refused_with_the_schema_to_make():
+    for columns in (SCHEMA.columns, list(SCHEMA.columns), SCHEMA.columns[0]):
+        with pytest.raises(ValueError, match=r"schema= takes a Schema of columns: Schema\(\[...\]\)"):
+            MomentSynthesizer(1.0, schema=columns).fit(FRAME)
