@@ -105,7 +105,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         X : DataFrame or array-like of shape (n_samples, n_features)
             Rows, one for each person, or with `unit` several. Arrays hold finite numbers. A table may be one of polars
             or pyarrow: samples then are too. `MomentSynthesizer` also takes a DataFrame in chunks.
-        y : array-like of shape (n_samples,), default=None
+        y : array-like of shape (n_samples,) or (n_samples, 1), or table with one column, default=None
             Labels; `sample` then returns (X, y). Not allowed with `target`.
         groups : array-like of shape (n_samples,), default=None
             Identifiers of the units of the rows, of any dtype, for rows in memory; a DataFrame may have them in its
@@ -263,7 +263,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         ----------
         n_samples : int, default=None
             Number of rows; None: the released row count, or the length of `y` if that is given.
-        y : array-like of shape (n_samples,), default=None
+        y : array-like of shape (n_samples,) or (n_samples, 1), or table with one column, default=None
             Class of each row, for a class-conditional model.
         class_ratio : dict, array of shape (n_classes,) or "balanced", default=None
             Share of each class, by class or in the order of `classes_`; a dict may name "other" and missing (None) too.
