@@ -142,6 +142,8 @@ def test_an_undeclared_value_is_not_named_and_the_declared_ones_are():
 
 
 def test_a_target_and_a_unit_that_are_no_column_are_named_with_the_columns():
+    with pytest.raises(InvalidInputError, match=r"got \(\): a column of the DataFrame is named by target="):
+        MomentSynthesizer(schema=SCHEMA).fit(rows(), "job")
     with pytest.raises(InvalidInputError, match="unit='person' is not a column of the frame: it has 'job', 'age'"):
         MomentSynthesizer(1.0, unit="person").fit(rows())
     with pytest.raises(
