@@ -322,7 +322,7 @@ class FrameRows:
         if np.shape(values) == (len(frame), 1):
             values = values[:, 0]
         if np.ndim(values) != 1 or len(values) != len(frame):
-            named = ": a column of the DataFrame is named by target= of the estimator" if isinstance(y, str) else ""
+            named = ": a column of the DataFrame is named by target= of the estimator" if np.ndim(values) == 0 else ""
             raise InvalidInputError(f"y must have shape ({len(frame)},); got {np.shape(values)}{named}")
         self.y_name = python_value(getattr(y, "name", None))  # numpy's integers do not go into a model file
         name = "target" if self.y_name is None else self.y_name
