@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import _command_line
@@ -10,9 +11,9 @@ import pandas as pd
 import pytest
 from _command_line import refused
 
-from skdpgen import MomentSynthesizer, P3GMSynthesizer, Schema
+from skdpgen import MomentSynthesizer, P3GMSynthesizer, PrivacyAccountant, Schema
 from skdpgen.__main__ import main
-from skdpgen.exceptions import InvalidInputError, SchemaError
+from skdpgen.exceptions import InvalidInputError, SchemaError, UtilityWarning
 from skdpgen.tabular import Categorical, Datetime, Numeric
 
 pytestmark = [
@@ -140,9 +141,34 @@ def test_an_undeclared_value_is_not_named_and_the_declared_ones_are():
     assert "77" not in str(error.value)
 
 
-def test_a_target_that_is_no_column_is_named_with_the_columns():
+def test_a_target_and_a_unit_that_are_no_column_are_named_with_the_columns():
+    with pytest.raises(InvalidInputError, match=r"got \(\): a column of the DataFrame is named by target="):
+        MomentSynthesizer(schema=SCHEMA).fit(rows(), "job")
+    with pytest.raises(InvalidInputError, match="unit='person' is not a column of the frame: it has 'job', 'age'"):
+        MomentSynthesizer(1.0, unit="person").fit(rows())
+    with pytest.raises(
+        InvalidInputError, match=r"unit='person' is .*: it is the index, which X.reset_index\(\) makes a"
+    ):
+        MomentSynthesizer(1.0, unit="person").plan(rows().rename_axis("person"))
     with pytest.raises(InvalidInputError, match="the target 'sick' is not a column of the frame; it has 'job', 'age'"):
         MomentSynthesizer(schema=SCHEMA, target="sick").fit(rows())
+
+
+@pytest.mark.parametrize("kind", [pd.DatetimeIndex, pd.PeriodIndex])
+def test_dates_of_an_index_which_is_not_modelled_are_pointed_out_before_the_charge(kind):
+    budget, days = PrivacyAccountant(1.0, 1e-5), pd.date_range("2024-01-01", periods=len(rows()))
+    frame = rows().set_index(days if kind is pd.DatetimeIndex else days.to_period("D"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UtilityWarning)
+        with pytest.raises(UtilityWarning, match=r"the index .* holds dates, .*: X.reset_index\(\) makes a column"):
+            MomentSynthesizer(1.0, schema=SCHEMA, accountant=budget).fit(frame)
+    assert not budget.charges
+
+
+def test_counts_of_nanoseconds_beyond_the_range_of_bounds_are_pointed_out_as_dates():
+    frame = pd.DataFrame({"seen": pd.date_range("2024-01-01", periods=500).astype("datetime64[ns]").astype("int64")})
+    with pytest.warns(UtilityWarning, match=r"make dates: pandas.to_datetime\(X\['seen'\], unit='ns'\)"):
+        MomentSynthesizer(5.0).fit(frame)
 
 
 @pytest.mark.parametrize(

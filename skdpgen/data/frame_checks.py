@@ -17,7 +17,7 @@ from ..tabular._construction import Construction, check_equalities, refuse_viola
 from ..tabular._dtypes import output_dtype
 from ..tabular._formats import form_of, time_zone, type_of_objects
 from ..tabular._frames import declared_family, factorize
-from ..tabular._identifiers import likely_codes, likely_identifiers
+from ..tabular._identifiers import are_row_numbers, likely_codes, likely_identifiers
 from ..utils.callers import warn_user
 from ..utils.categories import family, inexact_bits
 from ..utils.printing import listed
@@ -245,7 +245,13 @@ def point_out_kinds(schema, settled, unit=None):
     `unit` is the column that says whose row it is, where there is one.
     """
     keys, codes = ([n for n in find(schema) if n not in settled] for find in (likely_identifiers, likely_codes))
-    if keys:
+    if numbers := [name for name in keys if are_row_numbers(name)]:
+        warn_user(
+            f"row numbers, by their names: {listed(numbers, 5)}, as DataFrame.to_csv writes the index. They are "
+            "modelled like any other column, which costs budget: leave them out, by read_csv(..., index_col=0) or "
+            f"X.drop(columns={numbers[:5]!r}), or --drop"
+        )
+    if keys := [name for name in keys if name not in numbers]:
         persons = (
             ""
             if unit is not None
@@ -279,6 +285,15 @@ def point_out_lost_orders(head, schema):
             f"ordered categoricals that lose their order: {listed(lost, 5)}. The fit learns their categories, and not "
             "the order that their dtype lists, which may come from the rows. To keep it, declare the categories in the "
             f"schema: schema=Schema([Categorical({lost[0]!r}, [...], ordered=True)])"
+        )
+
+
+def point_out_index(head):
+    """Warn that dates of the index are left out; of the index only its type and its name are used."""
+    if isinstance(head.index, pd.DatetimeIndex | pd.PeriodIndex):
+        warn_user(
+            "the index of the DataFrame holds dates, and an index is not modelled: X.reset_index() makes a column of "
+            "it, and X.reset_index(drop=True) leaves it out without this warning"
         )
 
 

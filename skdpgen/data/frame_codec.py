@@ -20,7 +20,7 @@ from ..tabular._identifiers import insert_keys, merge_keys, split_keys
 from ..tabular._level_groups import LevelGroups
 from ..utils.file_checks import MOST_CLASSES, check_size
 from ..utils.printing import listed
-from .labels import label_codes
+from .labels import label_codes, one_column
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +273,7 @@ class FrameCodec:
 
     def class_codes(self, y):
         """Codes of the classes of `y`; ValueError for a class that the model does not have."""
+        y = one_column(y)
         if isinstance(self.target, tuple):
             wanted = y[list(self.target)] if isinstance(y, pd.DataFrame) else pd.DataFrame(list(map(tuple, y)))
             if wanted.shape[1] != len(self.target):

@@ -69,6 +69,7 @@ from .frame_checks import (
     joined_checks,
     kinds_of_objects,
     point_out_hierarchies,
+    point_out_index,
     point_out_kinds,
     point_out_lost_orders,
     point_out_narrow_keys,
@@ -151,6 +152,7 @@ class FrameRows:
         schema = self._schema_of(head, schema, targets, target_type)
         point_out_kinds(schema, {*declared, *targets}, self.unit)
         point_out_lost_orders(head, schema)
+        point_out_index(head)
         schema.constrain(*constraint_texts(constraints))  # refuses keys, which it no longer knows afterwards
         source, schema = self._without_keys(source, schema)
         # the schema decides; datetimes are modelled as numbers, whatever their dtype suggests
@@ -320,7 +322,8 @@ class FrameRows:
         if np.shape(values) == (len(frame), 1):
             values = values[:, 0]
         if np.ndim(values) != 1 or len(values) != len(frame):
-            raise InvalidInputError(f"y must have shape ({len(frame)},); got {np.shape(values)}")
+            named = ": a column of the DataFrame is named by target= of the estimator" if np.ndim(values) == 0 else ""
+            raise InvalidInputError(f"y must have shape ({len(frame)},); got {np.shape(values)}{named}")
         self.y_name = python_value(getattr(y, "name", None))  # numpy's integers do not go into a model file
         name = "target" if self.y_name is None else self.y_name
         names = list(frame.columns)

@@ -14,6 +14,7 @@ from ..tabular._dtypes import TEXT_DTYPES, name_of_dtype, parse_dtype, plain_val
 from ..tabular._learning import hidden_classes
 from ..utils.callers import warn_user
 from ..utils.categories import canonical_rows
+from ..utils.foreign_tables import is_foreign_table, to_pandas
 from ..utils.printing import listed, shown
 from ..utils.table_checks import holds_nul, is_missing
 from ..utils.validation import check_names, is_extension, is_unicode
@@ -190,8 +191,19 @@ def check_list_of_classes(y):
         raise ValueError(f"y must be a list of classes, one for each row; for one class: y=[{y!r}] * n")
 
 
+def one_column(y):
+    """Return labels in a table with one column, or of shape (n_rows, 1), as one column; others as they are."""
+    if is_foreign_table(y):
+        y = to_pandas(y)
+        y = y.astype(object).where(y.notna(), None)
+    if len(shape := getattr(y, "shape", ())) == 2 and shape[1] == 1:
+        return y.iloc[:, 0] if isinstance(y, pd.DataFrame) else np.asarray(y)[:, 0]
+    return y
+
+
 def label_codes(values, classes):
     """Return the position of each label in `classes`; -1 for labels that are not there."""
+    values = one_column(values)
     # both of dtype object: pandas would make strings of them, which fails on text that is not valid Unicode
     values = np.asarray(values, dtype=object)
     if values.ndim != 1:  # pandas' message holds a single label

@@ -17,6 +17,7 @@ from .._types import BoundedUnit
 from ..exceptions import InvalidInputError
 from ..mechanisms import total
 from ..utils.categories import inexact_bits, kinds
+from ..utils.printing import listed
 from ..utils.table_checks import holds_nul
 from ..utils.validation import is_unicode
 from .sources import CHUNK_ROWS, ChunkSource, DaskSource, MemorySource, add_sums
@@ -223,6 +224,15 @@ def _mixed(numbers):
     return numbers ^ (numbers >> np.uint64(31))
 
 
+def unknown_unit(column, head):
+    """Return the error of a unit that is no column; of the frame only the names are used."""
+    if column in head.index.names:
+        how = "it is the index, which X.reset_index() makes a column"
+    else:
+        how = f"it has {listed(head.columns)}"
+    return InvalidInputError(f"unit={column!r} is not a column of the frame: {how}; nothing was charged")
+
+
 class UnitSource:
     """The rows of a source, of each unit as many as may be used: nothing is summed before they are chosen.
 
@@ -235,7 +245,7 @@ class UnitSource:
 
     def __init__(self, source, unit, missing, column=None, groups=None):
         if column is not None and column not in source.head.columns:
-            raise InvalidInputError(f"unit={column!r} is not a column of the frame; nothing was charged")
+            raise unknown_unit(column, source.head)
         self._unit, self._missing, self._column, self._key = unit, missing, column, None
         self.in_memory, self.one_slice, self.kinds_of = source.in_memory, source.one_slice, source.kinds_of
         self.attrs, self._sizes, self._codes, self._n_per_unit = source.attrs, None, None, None

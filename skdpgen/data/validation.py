@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from .._parameters import GroupDivergence, ParameterObject, unit_columns
 from ..accounting._facts import table_columns
@@ -12,6 +11,7 @@ from ..exceptions import InvalidInputError
 from ..tabular import Numeric
 from ..tabular._identifiers import merge_keys
 from ..tabular._schema import check_unique
+from ..utils.containers import CHUNK_READERS, refuse_containers
 from ..utils.validation import validate_data, validate_rows
 from .arrays import (
     ArrayRows,
@@ -24,7 +24,7 @@ from .arrays import (
 from .frames import FrameRows
 from .scaling import check_bounds
 from .sources import is_table_path, open_source
-from .units import read_groups
+from .units import read_groups, unknown_unit
 
 
 def validate_input(estimator, X, y, groups=None, *, conditional=True, images=True):
@@ -41,7 +41,8 @@ def validate_input(estimator, X, y, groups=None, *, conditional=True, images=Tru
         "on_invalid": estimator.on_invalid,
         "conditional": conditional,
     }
-    _refuse_containers(X)
+    _refuse_text(X)
+    refuse_containers(X)
     source, unit = open_source(X), estimator._unit
     if source is not None:
         _refuse_image_shape(estimator)
@@ -80,7 +81,13 @@ def read_vectors(estimator, X, y, groups=None, *, images=False):
     `images`: whether moments of the rows are released, which of images are those of their low frequencies.
     What is private stays in the rows that come back. Frames are in memory.
     """
-    _refuse_containers(X)
+    _refuse_text(X)
+    refuse_containers(X)
+    if is_table_path(X):
+        raise InvalidInputError(
+            f"X is the path of a file, and {type(estimator).__name__} takes the rows at once: read it first, by "
+            f"pandas.read_parquet(path). Parquet files are read by {CHUNK_READERS}"
+        )
     shared = {name: getattr(estimator, name) for name in ("classes", "target_type", "on_invalid")}
     if isinstance(X, pd.DataFrame):
         _refuse_image_shape(estimator)
@@ -114,22 +121,14 @@ def _check_dtype(estimator, shape, given, rows):
     point_out_pixels(dtype, check_bounds(estimator.bounds, rows.n_features))
 
 
-def _refuse_containers(X):
-    """Refuse what is neither a table of pandas nor an array, and say how to make one of it."""
+def _refuse_text(X):
+    """Refuse text that is no path of a Parquet file, such as that of a CSV file, and say how to read it."""
     if isinstance(X, str | list | tuple) and not is_table_path(X) and len(X) and all(isinstance(x, str) for x in X):
         raise InvalidInputError(
             "Expected 2D array or DataFrame, and X is text. If it is a path, read the file first: "
             "fit(pandas.read_csv(path)), or use the command skdpgen synthesize (MomentSynthesizer takes paths of "
             "Parquet files, which end in .parquet or .pq). If it is one column, Reshape your data by X.reshape(-1, 1)"
         )
-    if isinstance(X, dict) and not sparse.issparse(X):  # some sparse matrices are dicts
-        raise InvalidInputError("X is a dict: give pandas.DataFrame(X)")
-    if isinstance(X, pd.Series):
-        raise InvalidInputError(
-            "Expected a 2-dimensional container, and X is a Series, which is one column: give X.to_frame()"
-        )
-    if X is None:
-        raise InvalidInputError("X is None: give a DataFrame or an array of rows")
 
 
 def without_unit(estimator, head, groups):
@@ -157,7 +156,7 @@ def _unit_column(estimator, head, groups):
             raise InvalidInputError(f"unit={column!r} is a column of the frame: leave out groups=, or the column")
         return None
     if column not in head.columns:
-        raise InvalidInputError(f"unit={column!r} is not a column of the frame; nothing was charged")
+        raise unknown_unit(column, head)
     targets = estimator.target if isinstance(estimator.target, list | tuple) else [estimator.target]
     if column in targets:
         raise InvalidInputError(f"unit={column!r} is the target too, and identifiers are not modelled")

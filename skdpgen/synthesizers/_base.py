@@ -28,6 +28,7 @@ from ..generators.constraints import keep_constraints, read_constraints
 from ..mechanisms import add_gaussian
 from ..mechanisms._gaussian import Count
 from ..tabular import Schema
+from ..tabular._columns import KINDS
 from ..tabular._constraints import constraint_texts
 from ..utils.callers import warn_user
 from ..utils.file_checks import check_loaded, check_whole
@@ -104,7 +105,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         X : DataFrame or array-like of shape (n_samples, n_features)
             Rows, one for each person, or with `unit` several. Arrays hold finite numbers. A table may be one of polars
             or pyarrow: samples then are too. `MomentSynthesizer` also takes a DataFrame in chunks.
-        y : array-like of shape (n_samples,), default=None
+        y : array-like of shape (n_samples,) or (n_samples, 1), or table with one column, default=None
             Labels; `sample` then returns (X, y). Not allowed with `target`.
         groups : array-like of shape (n_samples,), default=None
             Identifiers of the units of the rows, of any dtype, for rows in memory; a DataFrame may have them in its
@@ -197,6 +198,9 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
                 "schema= takes a Schema: read it from its JSON file by skdpgen.Schema.load(path), or from a dict by "
                 "Schema.from_dict"
             )
+        columns = schema if isinstance(schema, list | tuple) else [schema]
+        if columns and all(isinstance(column, tuple(KINDS.values())) for column in columns):
+            raise InvalidParameterError("schema= takes a Schema of columns: Schema([...])")
         super()._validate_params()
 
     def _release(self, rows, settings, fit):
@@ -259,7 +263,7 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
         ----------
         n_samples : int, default=None
             Number of rows; None: the released row count, or the length of `y` if that is given.
-        y : array-like of shape (n_samples,), default=None
+        y : array-like of shape (n_samples,) or (n_samples, 1), or table with one column, default=None
             Class of each row, for a class-conditional model.
         class_ratio : dict, array of shape (n_classes,) or "balanced", default=None
             Share of each class, by class or in the order of `classes_`; a dict may name "other" and missing (None) too.

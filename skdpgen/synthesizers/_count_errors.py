@@ -456,13 +456,10 @@ def point_out_learned_classes(rows, plan):
     sizes = _learned_sizes(rows.schema, plan, _assumed_relation(plan)) if open_ else None
     dtypes = {name: rows.schema[name].dtype for name in open_}
     whole = [name for name, dtype in dtypes.items() if dtype is not None and pdt.is_integer_dtype(parse_dtype(dtype))]
-    quantity = (
-        f' If the whole numbers of {listed(whole)} are a quantity, and no classes, give target_type="numeric" (--set '
-        "target_type=numeric)."
-        if whole
-        else ""
-    )
-    one = "classes=[...], or " if len(rows.targets) == 1 else ""
+    one, how = "", "declare them in the schema as Numeric(name, (low, high), integer=True)"
+    if len(rows.targets) == 1:
+        one, how = "classes=[...], or ", 'give target_type="numeric" (--set target_type=numeric)'
+    quantity = f"if the whole numbers of {listed(whole)} are a quantity, and no classes, {how}; else " if whole else ""
     _warn_of_learned_classes(f"the target {listed(open_)}", sizes, plan, f"{one}the schema", quantity)
 
 
@@ -477,7 +474,7 @@ def point_out_learned_labels(labels, plan, *, may_be_quantity):
         lost = selection_threshold(joint_sd(1, noise, relation), plan.extra_delta, 1, unit_of(relation))
         sizes = KeptSizes(lost, smallest_kept(1, 1, noise, plan.extra_delta, relation))
     whole = may_be_quantity and pdt.is_integer_dtype(labels.dtype)
-    quantity = ' If y is a quantity, and no classes, give target_type="numeric".' if whole else ""
+    quantity = 'if y is a quantity, and no classes, give target_type="numeric"; else ' if whole else ""
     _warn_of_learned_classes("y", sizes, plan, "classes=[...]", quantity)
 
 
@@ -494,8 +491,8 @@ def _warn_of_learned_classes(target, sizes, plan, how, quantity):
     if isinstance(plan.unit, OpenUnit):
         assumed = f" (with {plan.unit.closed().max_rows} rows of a unit; the fit learns how many are used)"
     warn_user(
-        f"the classes of {target} are learned: {sizes.in_words(what)}{assumed}. If the classes are public, declare "
-        f"them, by {how}: much smaller classes are then kept, and nothing is spent on the list of classes.{quantity} "
+        f"{quantity}the classes of {target} are learned: {sizes.in_words(what)}{assumed}. If the classes are public, "
+        f"declare them, by {how}: much smaller classes are then kept, and nothing is spent on the list of classes. "
         "Nothing was charged before this warning"
     )
 

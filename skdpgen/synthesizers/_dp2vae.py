@@ -19,6 +19,7 @@ from ..data.validation import validate_input
 from ..exceptions import InvalidInputError
 from ..generators.gaussians import MOST_SUBCLUSTERS
 from ..generators.leading import MOST_SLOPES
+from ..utils.containers import CHUNK_READERS
 from ..utils.foreign_tables import to_pandas
 from ..utils.numerics import usual_numerics
 from ..utils.progress import shows_bars
@@ -370,7 +371,10 @@ class DP2VAESynthesizer(BaseSynthesizer):
             if settings.networks.likelihood != "auto":
                 raise ValueError("likelihood= is for arrays: a DataFrame has one categorical distribution a column")
             if not rows.source.in_memory:
-                raise InvalidInputError("DP2-VAE needs the rows in memory, as one DataFrame")
+                raise InvalidInputError(
+                    "DP2-VAE needs the rows in memory, as one DataFrame, such as pandas.concat(chunks). Tables in "
+                    f"chunks are read by {CHUNK_READERS}"
+                )
         elif settings.initial_steps is None:
             # no row is clipped as a whole, gradients are: the norm bound is that of the unit box
             rows.l2_bound = float(rows.X.shape[1]) ** 0.5

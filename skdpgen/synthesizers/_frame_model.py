@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from .._types import BoundedSum, unit_of
+from ..data.labels import one_column
 from ..data.level_groups import noise_with_levels
 from ..data.scores import Scores
 from ..data.table_plan import plan_tables
@@ -185,7 +186,7 @@ class FrameModel(ReleasedModel):
         last = self.codec.drawn_schema.names[-1]
         if y is not None and last not in frame.columns:
             frame = frame.copy(deep=False)
-            frame[last] = np.asarray(y)
+            frame[last] = np.asarray(one_column(y))
         covered = self.target_model.classes
         inside = np.logaddexp.reduce(scores[covered], axis=0)
         own = scores[classes, np.arange(len(classes))]

@@ -61,7 +61,7 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         Parameters
         ----------
         X : DataFrame or array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), default=None
+        y : array-like of shape (n_samples,) or (n_samples, 1), or table with one column, default=None
             None sums over the classes, where a model of a table has them; models of arrays leave y out.
 
         Returns
@@ -93,7 +93,7 @@ class BaseMomentSynthesizer(SyntheticUnitsMixin, BaseSynthesizer):
         ----------
         n_samples : int, default=None
             Number of rows; None: the released row count, or the length of `y` if that is given.
-        y : array-like of shape (n_samples,), default=None
+        y : array-like of shape (n_samples,) or (n_samples, 1), or table with one column, default=None
             Class of each row; with several targets a DataFrame, or a sequence of tuples.
         class_ratio : dict, array or "balanced", default=None
             Share of each class, by class (a tuple of values with several targets) or in the shape of `class_ratio_`;

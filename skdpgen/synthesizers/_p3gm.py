@@ -315,7 +315,10 @@ class P3GMSynthesizer(LatentTransformerMixin, BaseMomentSynthesizer):
         check_likelihood(parameters["likelihood"], rows)
         if isinstance(rows, FrameRows):
             if not rows.source.in_memory and (prior == "mixture" or parameters["decoder"] == "net"):
-                raise InvalidInputError('prior="mixture" and decoder="net" need the rows in memory, as one DataFrame')
+                raise InvalidInputError(
+                    'prior="mixture" and decoder="net" need the rows in memory, as one DataFrame, such as '
+                    "pandas.concat(chunks)"
+                )
             classes = rows.target is not None
         else:
             classes = rows.conditional and rows.labels is not None and not rows.numeric_target

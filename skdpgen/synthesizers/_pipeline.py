@@ -63,6 +63,12 @@ class PrivatePipeline(Pipeline):
     --------
     sample_pipeline : Rows from any fitted pipeline; it refuses such steps.
 
+    Notes
+    -----
+    There is no ``save``: steps may be functions, which a file without code cannot hold. Keep a fitted pipeline by
+    ``joblib.dump``, which only a reader who trusts you should load. A synthesizer that is the last step can be saved
+    alone, ``pipeline[-1].save(path)``; it draws rows in transformed columns.
+
     Examples
     --------
     >>> import numpy as np

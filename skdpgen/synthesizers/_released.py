@@ -14,7 +14,7 @@ from .. import __version__
 from .._parameters import GroupDivergence, LatentMixture, PrivacyUnit, grouped_parameters, make_objects
 from ..data.arrays import ArrayCodec
 from ..data.frame_codec import FrameCodec
-from ..data.labels import label_codes
+from ..data.labels import label_codes, one_column
 from ..generators.gaussians import latent_of, latent_state
 from ..generators.layers import apply_layers, layers_of, layers_state
 from ..tabular import sample_levels
@@ -91,7 +91,7 @@ class ReleasedModel:
             column = schema[missing[0]]
             filler = column.values[0] if hasattr(column, "values") and column.values else column.bounds[0]
             frame = frame.copy(deep=False)
-            frame[missing[0]] = filler if y is None else np.asarray(y)
+            frame[missing[0]] = filler if y is None else np.asarray(one_column(y))
             codes, classes = self.codec.codes(frame)
             return codes, None if y is None else classes
         return self.codec.codes(frame)

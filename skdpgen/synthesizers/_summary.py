@@ -24,6 +24,8 @@ from ._count_errors import KeptSizes, count_errors, joint_sd, kept_sizes, seen_b
 
 # Rows that are drawn to see the share of "other", and the share above which a fit warns.
 _DRAWN, _MUCH = 10_000, 0.05
+# Learned classes that are numbers, above which a fit asks whether they are a quantity.
+_MANY = 20
 # Columns that a printed summary shows, and that a warning names.
 _SHOWN, _NAMED = 60, 5
 # A tail or a spike is visible from this share of the rows on, of so many standard deviations of its noise, and rows.
@@ -233,7 +235,10 @@ class FitSummary:
                 f'the synthetic rows have "other" in much of {named}: {said}. Declare the categories in the schema, if '
                 "they are public, or merge rare ones"
             )
-        if written := [c for c in hidden if c.other_value is not None and not isinstance(c.other_value, str)]:
+        # a target of many learned numbers may be a quantity, which has a wrong value in each row with "other"
+        many = [c for c in self.columns if c.learned and c.kind == "target" and (c.categories or 0) > _MANY and c.other]
+        numbers = [c for c in self.columns if c in hidden or c in many]
+        if written := [c for c in numbers if c.other_value is not None and not isinstance(c.other_value, str)]:
             named = _named([f"{c.other_value!r} in {c.name!r}" for c in written])
             yield (
                 f'"other" is written as a number that is no category: {named}. If such a column is a quantity, it must '

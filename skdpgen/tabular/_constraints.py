@@ -14,7 +14,7 @@ import pandas as pd
 from ..utils.printing import quoted
 from ._columns import ISO_DATE, Boolean, Categorical, Datetime, Identifier, Numeric
 from ._dtypes import output_dtype
-from ._formats import from_form, time_zone, type_of_objects
+from ._formats import form_of, from_form, time_zone, type_of_objects
 from ._frames import numeric_bounds, restore
 
 # Length of one constraint: it may come from a file, and brackets are parsed by recursion. A mapping of single values
@@ -273,6 +273,7 @@ class RowConstraint(ConstraintText):
                     f"the constraint {quoted(self.text)}: {column.name!r} is a column of days, without hours"
                 )
         self._check_truths(self._tree, schema)
+        self._check_times(schema)
         self._check_week(schema)
         try:
             kept = self._holds(_dummy_rows(schema, ("a", "b")))
@@ -299,6 +300,21 @@ class RowConstraint(ConstraintText):
                     f"the constraint {quoted(self.text)} holds for no value within the bounds of {column.name!r}"
                 )
         return self
+
+    def _check_times(self, schema):
+        """Refuse a column of times of the day beside one of another kind: its seconds would count as days, say."""
+        for part in ast.walk(self._tree):
+            if not isinstance(part, ast.Compare):
+                continue
+            columns = [schema[name] for name in self.columns_beside_functions(part)]
+            times = [c for c in columns if isinstance(c, Numeric) and form_of(c.dtype) == "time"]
+            others = [column for column in columns if column not in times]
+            if times and others:
+                raise ValueError(
+                    f"the constraint {quoted(self.text)} compares values of different kinds: {times[0].name!r} is a "
+                    f"time of the day, and {others[0].name!r} is none. Make numbers of the times before the fit, such "
+                    "as hours since midnight"
+                )
 
     def _check_possible_categories(self, schema):
         """Refuse a condition that no combination of the declared categories fulfils; missing values may fulfil it."""

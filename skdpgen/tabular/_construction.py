@@ -676,8 +676,8 @@ def _add_computed(constraint, left, right, schema, steps, kept):
         # beside dates and time spans, numbers are days
         units = {None: _DAY if dates or any(map(_is_span, columns)) else 1}
         for column in columns:
-            one = 1 if column in dates else _SECOND if _is_span(column) else units[None]
-            units[column.name] = one * unit_of(column)
+            one = _SECOND if _is_span(column) else units[None]
+            units[column.name] = 1 if column in dates else one * unit_of(column)
         step = Computed(constraint.text, name, weights, found[1], units)
         if _fits(step, steps, kept):
             steps.append(step)

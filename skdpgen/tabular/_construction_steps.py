@@ -194,7 +194,8 @@ class Computed(_Step):
     """``column == expression``: the model does not see the column, or whether it is missing alone.
 
     The expression is `constant` and a sum of columns, each times its weight. Beside dates, numbers are days: `units` of
-    the columns are then microseconds.
+    the columns are then microseconds. Those of dates are 1: what a number of one counts is its resolution, which may be
+    learned, so that it is asked of each schema.
     """
 
     text: str
@@ -214,19 +215,25 @@ class Computed(_Step):
     def declare(self, columns):
         only_presence(columns, self.column)
 
-    def _values(self, parts):
-        """Values of the expression in steps of the column, from numbers of its parts in steps of theirs."""
+    def _unit(self, column):
+        return self.units[column.name] * (unit_of(column) if isinstance(column, Datetime) else 1)
+
+    def _values(self, parts, columns):
+        """Values of the expression in steps of the column, from numbers of its parts in steps of theirs.
+
+        `columns`: the column and the parts by name, with the resolutions of these numbers.
+        """
         total = self.constant * self.units[None]
         for name, part in parts.items():
-            total = total + self.weights[name] * self.units[name] * part
-        return total / self.units[self.column]
+            total = total + self.weights[name] * self._unit(columns[name]) * part
+        return total / self._unit(columns[self.column])
 
     def violated(self, outer, table):
         parts = {name: numeric_values(outer[name], table[name]) for name in self.inputs}
         column = replace(table[self.column], bounds=None)
         found = numeric_values(outer[self.column], column)
         with np.errstate(over="ignore", invalid="ignore"):
-            wanted = self._values(parts)
+            wanted = self._values(parts, table)
             return np.abs(found - wanted) > self._rounding(wanted, column)
 
     @staticmethod
@@ -245,18 +252,18 @@ class Computed(_Step):
     def release(self, columns, seen, table):
         column = table[self.column]
         if not column.complete:
-            ends = self._ends({name: columns[name] for name in self.inputs})
+            ends = self._ends({name: columns[name] for name in self.inputs}, column)
             decimals = self._decimals([columns[name] for name in self.inputs])
             if not column.whole and column.decimals is None and decimals is not None:
                 column = replace(column, decimals=decimals)
             column = with_bounds(column, *np.clip(ends, -MOST_FLOAT, MOST_FLOAT).tolist())
         columns[self.column] = column
 
-    def _ends(self, parts):
-        """Least and largest value of the expression within the bounds of its parts, which are columns."""
-        bounds = {name: numeric_bounds(part) for name, part in parts.items()}
+    def _ends(self, parts, column):
+        """Least and largest value of the expression, in steps of `column`, within the bounds of its parts: columns."""
+        bounds, columns = {name: numeric_bounds(part) for name, part in parts.items()}, {**parts, self.column: column}
         return [
-            self._values({name: bounds[name][(w > 0) == upper] for name, w in self.weights.items()})
+            self._values({name: bounds[name][(w > 0) == upper] for name, w in self.weights.items()}, columns)
             for upper in (False, True)
         ]
 
@@ -265,7 +272,7 @@ class Computed(_Step):
         if not all(schema[name].complete for name in (self.column, *self.inputs)):
             return False
         low, high = numeric_bounds(schema[self.column])
-        least, most = self._ends({name: schema[name] for name in self.inputs})
+        least, most = self._ends({name: schema[name] for name in self.inputs}, schema[self.column])
         rounding = np.max(self._rounding(np.array([low, high]), schema[self.column]))
         return most < low - rounding or least > high + rounding
 
@@ -276,7 +283,7 @@ class Computed(_Step):
     def may_leave_bounds(self, released):
         """Whether the expression has values outside the bounds of its column, from parts within theirs."""
         low, high = numeric_bounds(released[self.column])
-        least, most = self._ends({name: released[name] for name in self.inputs})
+        least, most = self._ends({name: released[name] for name in self.inputs}, released[self.column])
         return not low <= least <= most <= high  # NaN of an overflow, too
 
     @staticmethod
@@ -292,7 +299,7 @@ class Computed(_Step):
             parts[name] = filled(part, rng, np.mean(numeric_bounds(released[name])))
         column = released[self.column]
         with np.errstate(over="ignore", invalid="ignore"):  # the bounds of the column are those of floats
-            values = self._values(parts)
+            values = self._values(parts, released)
         values = values if column.whole else without_rounding_errors(values)
         values = np.clip(values if column.missing else np.nan_to_num(values), *numeric_bounds(column))
         if self.column in seen:
@@ -315,7 +322,7 @@ class Product(Computed):
             parts = {name: numeric_values(outer[name], table[name]) for name in self.inputs}
             seen[self.column] = seen[self.column] | self._undefined(parts)
 
-    def _values(self, parts):
+    def _values(self, parts, columns=None):
         above, below = np.float64(self.constant), np.float64(1.0)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             for name, part in parts.items():
@@ -336,7 +343,7 @@ class Product(Computed):
         """Which rows have a denominator of 0, and all numbers."""
         return np.isnan(self._values(parts)) & ~np.any([np.isnan(part) for part in parts.values()], axis=0)
 
-    def _ends(self, parts):
+    def _ends(self, parts, column):
         ends = np.full(2, self.constant / self.units[self.column])
         for name, part in parts.items():
             low, high = numeric_bounds(part)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,10 @@ _CAPITALS = re.compile(r"%\^[aAbBp]")
 _DAY = 86_400
 # Seconds of the longest span: 285 years, the range of nanoseconds.
 _LONGEST = 9_000_000_000
+# Units of a second in the types of times of Arrow.
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+# Whole numbers below this, and powers of ten up to that exponent, are floats without rounding.
+_EXACT, _EXACT_EXPONENT = 2**53, 22
 
 
 def is_date_format(form):
@@ -174,12 +178,53 @@ def from_form(series, name):
             return from_form(pd.to_timedelta(series), name)
         return None
     if form_of(str(dtype)) == "decimal":
-        return series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return _numbers_of_decimals(series)
     if form == "span" and form_of(str(dtype)) == "span":
         return series.astype("timedelta64[us]").dt.total_seconds().to_numpy()
     if form == "time" and form_of(str(dtype)) == "time":
-        return from_form(series.astype(object).where(series.notna(), None), name)
+        return _seconds_of_arrow(series)
     return None
+
+
+def _seconds_of_arrow(series):
+    """Seconds since midnight of times of Arrow, as `seconds` of each: to whole microseconds."""
+    import pyarrow as pa
+
+    kind = series.dtype.pyarrow_dtype
+    counts = series.astype(pd.ArrowDtype(pa.int32() if pa.types.is_time32(kind) else pa.int64()))
+    whole, rest = np.divmod(counts.to_numpy(dtype=np.int64, na_value=0), _UNITS[kind.unit])
+    micro = rest // 1000 if kind.unit == "ns" else rest * (10**6 // _UNITS[kind.unit])
+    return np.where(series.isna().to_numpy(), np.nan, whole + micro * 1e-6)
+
+
+def _numbers_of_decimals(series):
+    """The floats nearest to decimals of Arrow. Each depends on its decimal alone."""
+    counts, small = _counts_of_decimals(series)
+    absent = series.isna().to_numpy()
+    small &= scale_of(series.dtype) <= _EXACT_EXPONENT
+    # one division of floats without rounding; Arrow's own conversion rounds more often
+    numbers = np.where(small, counts, 0) / 10.0 ** min(scale_of(series.dtype), _EXACT_EXPONENT)
+    rest = ~small & ~absent
+    if rest.any():
+        numbers[rest] = series[rest].to_numpy(dtype=np.float64)
+    return np.where(absent, np.nan, numbers)
+
+
+def _counts_of_decimals(series):
+    """Return decimals of Arrow as int64 counts of their last digit, and which are small enough to be floats."""
+    import pyarrow as pa
+
+    array = pa.array(series.array)
+    words = series.dtype.pyarrow_dtype.bit_width // 64
+    parts = [
+        np.frombuffer(part.buffers()[1], "<i8", len(part) * words, part.offset * words * 8).reshape(-1, words)
+        for part in getattr(array, "chunks", [array])
+        if len(part)
+    ]
+    whole = np.concatenate(parts or [np.empty((0, words), dtype=np.int64)])
+    counts = whole[:, 0]
+    small = (whole[:, 1:] == (counts >> 63)[:, None]).all(axis=1)  # the words above continue the sign
+    return counts, small & (counts > -_EXACT) & (counts < _EXACT)
 
 
 def seconds(time):
@@ -248,24 +293,78 @@ def to_form(values, absent, name, decimals=None):
     if form == "span":
         spans = np.rint(np.where(absent, 0.0, values) * 1e6).astype(np.int64).view("timedelta64[us]")
         return pd.Series(np.where(absent, np.timedelta64("NaT", "us"), spans)).astype(dtype)
-    distinct, codes = np.unique(np.where(absent, 0.0, values), return_inverse=True)
-    if form == "decimal":
-        if isinstance(dtype, pd.ArrowDtype):
-            decimals = scale_of(dtype)
-        made = [
-            Decimal(repr(value) if decimals is None else f"{value:.{max(decimals, 0)}f}") for value in distinct.tolist()
-        ]
-    else:
-        made = [_time(value) for value in distinct.tolist()]
-    table = np.empty(len(made) + 1, dtype=object)
-    table[:-1], table[-1] = made, None
-    objects = table[np.where(absent, len(made), codes)]
+    values = np.where(absent, 0.0, values)
+    if form == "time":
+        micro = np.minimum(np.rint(values * 1e6).astype(np.int64), _DAY * 1_000_000 - 1)
+        return _times(micro, absent, dtype)
+    if isinstance(dtype, pd.ArrowDtype):
+        decimals = scale_of(dtype)
+        counts, sure = _counts(values, decimals)
+        if sure.all() and np.abs(counts).max(initial=0) < 10**dtype.pyarrow_dtype.precision:
+            return _arrow_decimals(counts, absent, dtype)
+    distinct, codes = np.unique(values, return_inverse=True)
+    made = [Decimal(repr(value)) for value in distinct.tolist()] if decimals is None else _decimals(distinct, decimals)
+    objects = _taken(made, absent, codes)
     return pd.Series(objects, dtype=object) if name in OBJECTS else pd.Series(pd.array(objects, dtype=dtype))
 
 
-def _time(value):
-    micro = min(round(value * 1e6), _DAY * 1_000_000 - 1)
-    return (datetime.datetime.min + datetime.timedelta(microseconds=micro)).time()
+def _taken(made, absent, codes):
+    """Return the objects that codes name, None where absent."""
+    table = np.empty(len(made) + 1, dtype=object)
+    table[:-1], table[-1] = made, None
+    return table[np.where(absent, len(made), codes)]
+
+
+def _decimals(values, decimals):
+    """Return Decimal objects of numbers, written with so many decimals."""
+    decimals = max(decimals, 0)
+    counts, sure = _counts(values, decimals)
+    sure &= (counts != 0) | ~np.signbit(values)  # a text keeps the sign of zero
+    multiply, digit = Context().multiply, Decimal((0, (1,), -decimals))
+    return [
+        multiply(count, digit) if known else Decimal(f"{value:.{decimals}f}")
+        for count, known, value in zip(counts.tolist(), sure.tolist(), values.tolist())
+    ]
+
+
+def _times(micro, absent, dtype):
+    """Return a Series of times of the day from microseconds since midnight."""
+    if not isinstance(dtype, pd.ArrowDtype):
+        distinct, codes = np.unique(micro, return_inverse=True)
+        moments = distinct.astype("datetime64[us]").tolist()
+        return pd.Series(_taken([moment.time() for moment in moments], absent, codes), dtype=object)
+    import pyarrow as pa
+
+    kind = dtype.pyarrow_dtype
+    units = _UNITS[kind.unit]
+    counts = micro * (units // 10**6) if units >= 10**6 else micro // (10**6 // units)
+    counts = pa.array(counts, mask=absent, type=pa.int64())
+    whole = counts.cast(pa.int32()) if pa.types.is_time32(kind) else counts
+    return pd.Series(pd.array(whole.cast(kind), dtype=dtype))
+
+
+def _counts(values, decimals):
+    """Return numbers in units of the last of their decimals, rounded, and where this is how they are written as text.
+
+    A text rounds the exact value of a float: near the middle of two counts the product may lie on the other side.
+    """
+    with np.errstate(over="ignore"):
+        exact = values * 10.0**decimals
+    counts = np.rint(exact)
+    sure = (np.abs(exact) < _EXACT / 8) & (np.abs(exact - counts) < 0.25)
+    return np.where(sure, counts, 0).astype(np.int64), sure & (decimals <= _EXACT_EXPONENT)
+
+
+def _arrow_decimals(counts, absent, dtype):
+    """Return a Series of decimals of Arrow from counts of their last digit, None where absent."""
+    import pyarrow as pa
+
+    kind = dtype.pyarrow_dtype
+    words = np.repeat((counts >> 63)[:, None], kind.bit_width // 64, axis=1)
+    words[:, 0] = counts
+    valid = pa.array(~absent).buffers()[1]
+    made = pa.Array.from_buffers(kind, len(counts), [valid, pa.py_buffer(words)])
+    return pd.Series(pd.array(made, dtype=dtype))
 
 
 def to_intervals(texts, dtype):

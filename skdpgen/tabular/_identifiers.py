@@ -112,12 +112,17 @@ def likely_identifiers(schema):
     ]
 
 
+def are_row_numbers(name):
+    """Whether a name is the one that pandas gives to the index that it wrote into a file without a name."""
+    return isinstance(name, str) and _INDEX.fullmatch(name) is not None
+
+
 def _names_keys(name):
     if not isinstance(name, str):
         return False
     before, last = ["", "", *_words(name)][-2:]
     numbered = last in _NUMBERS and before in _NUMBERED
-    return numbered or any((last in _KEYS, _JOINED.fullmatch(last), _INDEX.fullmatch(name)))
+    return numbered or any((last in _KEYS, _JOINED.fullmatch(last), are_row_numbers(name)))
 
 
 def identifies_persons(column):

@@ -270,7 +270,7 @@ def _complete(
                 if far_from_zero(column, *_octaves(sure), *_octaves(outermost)):
                     far[name] = open_
             if found and (outermost[0] == 0 or outermost[1] == len(counts) - 1):
-                beyond.append(repr(name))
+                beyond.append(column)
         learned.append(column)
         if not found:
             absent = missing > _CLEAR * sd / first_weight
@@ -687,8 +687,12 @@ def hidden_classes(name, dtype, n_targets=1):
 def _warn_of_the_end(beyond):
     """Warn, from released counts alone, of columns at the end of the grid."""
     if beyond:
+        whole = [column.name for column in beyond if isinstance(column, Numeric) and column.integer]
+        times = ""
+        if whole:
+            times = f". Of nanoseconds since 1970, say, make dates: pandas.to_datetime(X[{whole[0]!r}], unit='ns')"
         warn_user(
             f"the rows reach the end of the range in which the fit looks for bounds (numbers to {LARGEST:.2g}, dates "
             f"from {YEARS[0]} to {YEARS[-1] - 1}), and values beyond it are clipped: declare the bounds of "
-            f"{', '.join(beyond)}"
+            f"{', '.join(repr(column.name) for column in beyond)}{times}"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 
@@ -12,15 +14,24 @@ from .table_checks import without_cells
 def is_foreign_table(X):
     """Tell whether X is a table of a library beside pandas, such as polars or pyarrow.
 
-    Labelled arrays have no columns: they are arrays.
+    Labelled arrays have no columns: they are arrays. A dataset of pyarrow is the table of its files.
     """
     if isinstance(X, type | pd.DataFrame):
         return False
+    if _is_dataset(X):
+        return True
     if hasattr(X, "to_pandas"):
         return not hasattr(X, "__array__") or hasattr(X, "columns")
     if hasattr(X, "__arrow_c_stream__"):  # the rows of a query, say
         return hasattr(X, "columns") or hasattr(X, "schema")
     return hasattr(X, "collect") and hasattr(type(X), "columns")  # a lazy table warns of X.columns
+
+
+def is_foreign_column(y):
+    """Tell whether y is a column of polars or pyarrow; both are given to Arrow by one of two methods."""
+    if isinstance(y, type | pd.Series | pd.Index | pd.DataFrame | pd.api.extensions.ExtensionArray):
+        return False
+    return hasattr(y, "__arrow_c_stream__") or hasattr(y, "__arrow_c_array__")
 
 
 def holds_numbers(X):
@@ -43,7 +54,7 @@ def to_pandas(X):
     """
     if is_foreign_table(X):
         return _arrow_frame(X)
-    if _is_foreign_column(X):
+    if is_foreign_column(X):
         name = getattr(X, "name", None)
         return _arrow_frame(X).iloc[:, 0].rename(name or None)
     return X
@@ -65,7 +76,7 @@ def to_library(rows, library):
         return column if library == "pyarrow" else column.rename("" if rows.name is None else str(rows.name))
     import pyarrow as pa
 
-    table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+    table = pa.Table.from_pandas(_of_plain_types(rows), preserve_index=False).replace_schema_metadata(None)
     if library == "pyarrow":
         return table
     import polars
@@ -73,21 +84,40 @@ def to_library(rows, library):
     return polars.from_arrow(table)
 
 
+def _of_plain_types(rows):
+    """Return rows whose periods are their first days or moments, and intervals text: other libraries know neither."""
+    rows = rows.copy(deep=False)
+    for name, dtype in rows.dtypes.items():
+        if isinstance(dtype, pd.PeriodDtype):
+            moments = rows[name].dt.to_timestamp().astype("datetime64[us]")
+            part_of_a_day = isinstance(dtype.freq, pd.offsets.Tick) and pd.Timedelta(dtype.freq) < pd.Timedelta(1, "D")
+            rows[name] = moments if part_of_a_day else moments.astype("date32[day][pyarrow]")
+        elif isinstance(dtype, pd.IntervalDtype):
+            rows[name] = rows[name].astype(object).map(_interval_text, na_action="ignore").astype("string")
+    return rows
+
+
+def _interval_text(interval):
+    return re.sub(r"\.0(?=[,)\]])", "", str(interval))  # (0, 1] of (0.0, 1.0]
+
+
+def _is_dataset(X):
+    return hasattr(X, "to_table") and hasattr(X, "to_batches")
+
+
 def _library(X):
     return type(X).__module__.partition(".")[0]
-
-
-def _is_foreign_column(y):
-    """Tell whether y is a column of polars or pyarrow; both are given to Arrow by one of two methods."""
-    if isinstance(y, type | pd.Series | pd.Index | pd.DataFrame | pd.api.extensions.ExtensionArray):
-        return False
-    return hasattr(y, "__arrow_c_stream__") or hasattr(y, "__arrow_c_array__")
 
 
 def _arrow_frame(X):
     """Return a table or a column as a frame whose columns have dtypes of Arrow."""
     kind = f"X is a {type(X).__name__} of {_library(X)}"
+    if hasattr(X, "toPandas"):  # of a cluster, whose rows this process need not hold
+        raise InvalidInputError(f"{kind}: give a DataFrame of pandas, X.toPandas()")
     convert = "X.to_pandas()" if hasattr(X, "to_pandas") else "X.collect().to_pandas()"
+    if _is_dataset(X):
+        with without_cells(f"the {type(X).__name__} of {_library(X)}", "call its to_table"):
+            X = X.to_table()
     if hasattr(X, "collect"):  # a lazy table
         with without_cells(f"the {type(X).__name__} of {_library(X)}", "collect it"):
             X = X.collect()
@@ -100,16 +130,37 @@ def _arrow_frame(X):
             f"{kind}, and reading it needs pyarrow: pip install pyarrow, or give a DataFrame of pandas, {convert}"
         ) from None
     with without_cells(f"the conversion of the {type(X).__name__} of {_library(X)}", "call pyarrow.table of it"):
-        if is_foreign_table(X):
-            table = pa.table(X)
-            names = table.column_names
-        else:
-            column = pa.array(X) if hasattr(X, "__arrow_c_array__") else pa.chunked_array(X)
-            table, names = pa.table([column], names=["y"]), ["y"]
+        try:
+            table = _arrow_table(X, pa)
+        except Exception:
+            _check_types(X, pa)
+            raise
+        names = table.column_names
         table = pa.table([_plain_column(column, pa) for column in table.columns], names=names)
         for name, kind in zip(names, table.schema.types):
             _check_type(name, kind)
         return table.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def _arrow_table(X, pa):
+    """Return a table, or a column as the table of it alone, as a table of Arrow."""
+    if is_foreign_table(X):
+        return pa.table(X)
+    column = pa.array(X) if hasattr(X, "__arrow_c_array__") else pa.chunked_array(X)
+    return pa.table([column], names=["y"])
+
+
+def _check_types(X, pa):
+    """Refuse a type of polars that Arrow lacks, such as integers of 128 bits, by the name of its column."""
+    if _library(X) != "polars":
+        return
+    for name, kind in {X.name: X.dtype}.items() if hasattr(X, "dtype") else X.schema.items():
+        try:
+            _arrow_table(X.head(0) if hasattr(X, "dtype") else X.head(0).select(name), pa)
+        except Exception:
+            raise SchemaError(
+                f"column {name!r}: Arrow has no type for {kind} of polars; convert it to narrower numbers, or to text"
+            ) from None
 
 
 def _check_type(name, kind):

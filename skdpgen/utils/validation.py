@@ -8,6 +8,7 @@ from dataclasses import fields
 from numbers import Integral, Real
 
 import numpy as np
+import pandas as pd
 from pandas.api.extensions import ExtensionDtype
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, _fit_context
 from sklearn.utils._param_validation import (
@@ -22,8 +23,9 @@ from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils.validation import _num_samples, validate_data
 
 from ..exceptions import InvalidInputError
-from .foreign_tables import holds_numbers, is_foreign_table
-from .printing import shown
+from .containers import refuse_chunks, refuse_containers, refuse_objects
+from .foreign_tables import holds_numbers, is_foreign_table, to_pandas
+from .printing import listed, shown
 from .table_checks import (
     MAX_ROWS,
     check_names,
@@ -228,6 +230,25 @@ def _advice_of_images(estimator, shape):
     return f"give images as {flat}" + f", and declare image_shape={tuple(map(int, size))}" * known
 
 
+def _numbers_of_table(X, name):
+    """Return a table of another library that has no array of numbers, such as a lazy one, as a frame of numbers."""
+    refused = f"X is a {type(X).__name__} with columns that are not numbers, and {name} takes only numbers"
+    if hasattr(X, "__array__") and not hasattr(X, "__arrow_c_stream__"):
+        raise InvalidInputError(f"{refused}: give a DataFrame of pandas that has no other columns")
+    frame = to_pandas(X)
+    columns = [frame.iloc[:, place] for place in range(frame.shape[1])]
+    other = [str(column.name) for column in columns if column.dtype.kind not in "biuf"]
+    if other:
+        raise InvalidInputError(
+            f"{refused}: leave out {listed(other)}, or make numbers of the table by TableEncoder(schema)"
+        )
+    numbers = [
+        column.to_numpy(np.float64, na_value=np.nan) if column.hasnans else column.to_numpy(column.dtype.numpy_dtype)
+        for column in columns
+    ]
+    return pd.DataFrame(dict(enumerate(numbers))).set_axis(frame.columns, axis=1)
+
+
 def validate_rows(estimator, X, *, dtype="numeric", **options):
     """Validate an array of numbers as scikit-learn does, without showing a cell in a message.
 
@@ -248,11 +269,11 @@ def validate_rows(estimator, X, *, dtype="numeric", **options):
     InvalidInputError
         For what is no table of finite numbers, or more rows than can be summed exactly; before anything is charged.
     """
+    refuse_containers(X)
+    refuse_chunks(X, type(estimator).__name__)
+    refuse_objects(X)
     if is_foreign_table(X) and not holds_numbers(X):
-        raise InvalidInputError(
-            f"X is a {type(X).__name__} with columns that are not numbers, and {type(estimator).__name__} takes only "
-            "numbers: give a DataFrame of pandas that has no other columns"
-        )
+        X = _numbers_of_table(X, type(estimator).__name__)
     check_names(getattr(X, "columns", ()))
     if isinstance(X, np.ma.MaskedArray):  # scikit-learn takes the values behind the mask
         raise InvalidInputError("X is a masked array: give pandas.DataFrame(X), in which masked values are missing")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import traceback
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from _flat import make_flat, set_flat
 from torch import nn, optim
 
+import skdpgen
 from skdpgen import (
     DPPCA,
     DPGaussianMixture,
@@ -31,6 +34,7 @@ from skdpgen.exceptions import (
 )
 from skdpgen.nn import DPNet, P3GMModule
 from skdpgen.tabular import Boolean, Categorical, Numeric, TableEncoder
+from skdpgen.utils.containers import CHUNK_READERS
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")  # few rows
 
@@ -467,3 +471,69 @@ def test_a_ledger_file_in_place_of_an_accountant_is_refused_with_how_to_open_it(
     for model in (MomentSynthesizer, DPPCA):
         with pytest.raises(ValueError, match=r"PrivacyAccountant\(epsilon, delta, ledger=path\)"):
             model(accountant=path).fit(np.zeros((30, 2)))
+
+
+CHUNKS = {
+    "a list": (lambda: [FRAME[["age"]], FRAME[["age"]]], "a list of tables"),
+    "a generator": (lambda: (part for part in [FRAME[["age"]]]), "a generator"),
+    "a function": (lambda: lambda: iter([FRAME[["age"]]]), "a function"),
+}
+
+
+@pytest.mark.parametrize("kind", CHUNKS)
+@pytest.mark.parametrize("estimator", [DPPCA, DPGaussianMixture, PriVAESynthesizer])
+def test_chunks_for_an_estimator_that_reads_none_name_those_that_do(estimator, kind):
+    make, said = CHUNKS[kind]
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    with pytest.raises(
+        InvalidInputError, match=f"X is {said}, and {estimator.__name__} takes the rows at once"
+    ) as error:
+        estimator(accountant=accountant).fit(make())
+    assert CHUNK_READERS in str(error.value)
+    assert not accountant.charges
+
+
+def test_the_estimators_that_read_chunks_are_those_that_messages_name():
+    made = {name: getattr(skdpgen, name) for name in CHUNK_READERS.replace(" and ", ", ").split(", ")}
+    for make in made.values():
+        assert make(1.0).plan([FRAME[["age"]][:30], FRAME[["age"]][30:]])
+
+
+class _Cursor:
+    """A cursor of a database whose rows become a DataFrame by `df`."""
+
+    def fetchall(self):
+        raise AssertionError
+
+    df = fetchall
+
+
+def test_a_cursor_and_a_connection_of_a_database_are_refused_with_how_to_read_a_query():
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        for model in (MomentSynthesizer(1.0), PriVAESynthesizer(1.0), DPPCA(epsilon=1.0)):
+            for X in (connection, connection.execute("select 1")):
+                with pytest.raises(InvalidInputError, match=r"give pandas.read_sql\(query, connection\)"):
+                    model.fit(X)
+            with pytest.raises(InvalidInputError, match=r"give X.df\(\)"):
+                model.fit(_Cursor())
+
+
+def test_a_list_of_dicts_is_refused_with_the_table_to_give():
+    for model in (MomentSynthesizer(1.0), DPPCA(epsilon=1.0)):
+        with pytest.raises(InvalidInputError, match=r"X is a list of dicts: give pandas.DataFrame\(X\)"):
+            model.fit(FRAME.to_dict("records"))
+
+
+@pytest.mark.parametrize("X", [FRAME.groupby("town"), {1, 2}, object()], ids=lambda X: type(X).__name__)
+def test_an_object_that_is_no_table_and_no_array_is_named(X):
+    for model in (MomentSynthesizer(1.0), DPPCA(epsilon=1.0)):
+        with pytest.raises(
+            InvalidInputError, match=rf"X is a {type(X).__name__}, and no table or array: give a DataFrame"
+        ):
+            model.fit(X)
+
+
+def test_columns_in_place_of_a_schema_are_refused_with_the_schema_to_make():
+    for columns in (SCHEMA.columns, list(SCHEMA.columns), SCHEMA.columns[0]):
+        with pytest.raises(ValueError, match=r"schema= takes a Schema of columns: Schema\(\[...\]\)"):
+            MomentSynthesizer(1.0, schema=columns).fit(FRAME)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 
 import skdpgen
 from skdpgen import MomentSynthesizer, PrivacyAccountant
-from skdpgen.exceptions import SchemaError
+from skdpgen.exceptions import SchemaError, UtilityWarning
 from skdpgen.tabular import Boolean, Categorical, Datetime, Identifier, Numeric, Schema
+from skdpgen.tabular._constraint_forms import read_constraint
 from skdpgen.tabular._constraints import RowConstraint
 
 RNG = np.random.default_rng(0)
@@ -114,6 +116,45 @@ def test_decimals_time_spans_and_dates_of_objects():
     assert late.between(pd.Timedelta(0), pd.Timedelta(10, "D")).all()
     assert (rows["late"] == late).all()
     assert abs(late.mean() - (frame["actual"] - frame["planned"]).mean()) < pd.Timedelta(1, "D")
+
+
+MIXED = ["opens <= paid", "opens < stay", "closes - opens <= paid", "if opens < stay: paid == 0"]
+
+
+@pytest.mark.parametrize("text", MIXED)
+def test_a_time_of_the_day_is_compared_with_no_other_kind(text):
+    schema = Schema(
+        [
+            Numeric("opens", dtype="time"),
+            Numeric("closes", dtype="time"),
+            Numeric("stay", (0, 10 * 86_400), dtype="timedelta64[us]"),
+            Numeric("paid", (0, 100), dtype="decimal", decimals=2),
+        ]
+    )
+    with pytest.raises(ValueError, match=r"is a time of the day, and '(paid|stay)' is none"):
+        read_constraint(text, schema.names).check(schema)
+    for allowed in ("opens <= closes", "opens < 43200", "if opens < closes: paid == 0", "stay <= paid"):
+        assert read_constraint(allowed, schema.names).check(schema)
+
+
+@pytest.mark.parametrize("constraints", [["stay == left - came"], ["came <= left", "stay == left - came"]])
+def test_a_difference_of_dates_whose_days_are_learned_is_in_days(constraints):
+    came = pd.Timestamp("2022-01-01") + pd.to_timedelta(RNG.integers(0, 700, N), unit="D")
+    stay = RNG.integers(0, 20, N)
+    frame = pd.DataFrame({"came": came, "left": came + pd.to_timedelta(stay, unit="D"), "stay": stay})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UtilityWarning)
+        model = MomentSynthesizer(20.0, constraints=constraints, random_state=0).fit(frame)
+    rows = model.sample(500, random_state=0)
+    days = (rows["left"] - rows["came"]) / pd.Timedelta(1, "D")
+    assert (np.abs(rows["stay"] - days) <= 0.5).all()
+    assert model.schema_["came"].resolution == "D"
+
+
+def test_numbers_beside_time_spans_are_days():
+    rows = pd.DataFrame({"paid": [Decimal("1"), Decimal("0.4")], "stay": pd.to_timedelta([12, 12], unit="h")})
+    assert RowConstraint("stay <= paid", rows.columns).holds(rows).tolist() == [True, False]
+    assert RowConstraint("stay <= 1", rows.columns).holds(rows).all()
 
 
 def keyed(*constraints):

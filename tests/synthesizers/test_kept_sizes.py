@@ -14,7 +14,7 @@ from skdpgen.accounting import BudgetPlan
 from skdpgen.exceptions import UtilityWarning
 from skdpgen.mechanisms import selection_threshold
 from skdpgen.synthesizers._count_errors import joint_sd, kept_sizes, smallest_kept
-from skdpgen.tabular import Categorical
+from skdpgen.tabular import Categorical, Numeric
 from skdpgen.tabular._schema_cells import SelectedCounts
 
 pytestmark = pytest.mark.usefixtures("short_fits")
@@ -92,6 +92,28 @@ def test_the_warning_of_classes_of_whole_numbers_says_how_to_take_them_for_a_qua
             MomentSynthesizer(1.0, target=target).fit(frame)
         said = next(str(each.message) for each in caught if "the classes of the target" in str(each.message))
         assert ('quantity, and no classes, give target_type="numeric" (--set target_type=numeric)' in said) == wanted
+        assert said.startswith("if the whole numbers of 'days' are a quantity" if wanted else "the classes of")
+
+
+def test_several_targets_of_whole_numbers_are_declared_in_the_schema():
+    frame = _frame().assign(days=lambda rows: np.arange(len(rows)) % 40)
+    with pytest.warns(UtilityWarning) as caught:
+        MomentSynthesizer(1.0, target=["days", "ill"]).fit(frame)
+    said = next(str(each.message) for each in caught if "the classes of the target" in str(each.message))
+    assert "declare them in the schema as Numeric(name, (low, high), integer=True)" in said
+    assert "target_type" not in said
+
+
+def test_many_learned_whole_numbers_of_a_target_may_be_a_quantity():
+    amounts = np.random.default_rng(0).normal(300, 60, 3_000).round(-1).astype(int)
+    frame = pd.DataFrame({"amount": amounts, "x": np.random.default_rng(1).random(3_000)})
+    schema = Schema([Numeric("x", (0, 1))])
+    with pytest.warns(UtilityWarning, match=r'"other" is written as .* -1 in .amount.*target_type="numeric"'):
+        model = MomentSynthesizer(10.0, target="amount", schema=schema).fit(frame)
+    assert len(model.classes_) > 20
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UtilityWarning)
+        MomentSynthesizer(10.0, target="amount", target_type="numeric", schema=schema).fit(frame)
 
 
 def test_a_target_that_the_schema_gives_no_dtype_is_learned():

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from skdpgen import (
+    DPPCA,
     DPSGD,
     DP2VAESynthesizer,
     MomentSynthesizer,
@@ -22,11 +23,13 @@ from skdpgen import (
 )
 from skdpgen.exceptions import InvalidInputError, SchemaError
 from skdpgen.metrics import reconstruction_error, rows_per_unit, tstr_score, two_way_tvd
-from skdpgen.tabular import Categorical, Numeric
+from skdpgen.tabular import Categorical, Datetime, Numeric
 from skdpgen.testing import seeded_noise
 from skdpgen.utils.foreign_tables import to_pandas
 
 pa = pytest.importorskip("pyarrow")
+pads = pytest.importorskip("pyarrow.dataset")
+pq = pytest.importorskip("pyarrow.parquet")
 pl = pytest.importorskip("polars")
 
 pytestmark = [
@@ -255,6 +258,77 @@ def test_rows_of_a_query_that_arrow_can_read_are_a_table():
     pd.testing.assert_frame_equal(drawn, to_pandas(of_polars))
 
 
+def test_a_dataset_is_the_table_of_its_files_and_its_batches_are_chunks(tmp_path):
+    table = TABLE.select("age", "town").to_arrow()
+    for part in range(2):
+        pq.write_table(table[part * 200 : (part + 1) * 200], tmp_path / f"{part}.parquet")
+    dataset = pads.dataset(tmp_path)
+    drawn, of_table, of_chunks = (
+        _fit(_model(), X).sample(20, random_state=0) for X in (dataset, table, dataset.to_batches)
+    )
+    assert drawn.equals(of_table)
+    assert of_chunks.astype(object).equals(to_pandas(of_table).astype(object))
+
+
+@pytest.mark.parametrize("kind", ["lazy", "dataset", "reader", "truth values"])
+def test_estimators_of_numbers_take_tables_of_numbers(kind):
+    numbers = TABLE.select(pl.col("income"), pl.col("age"), pl.col("smokes"))
+    X = {
+        "lazy": lambda: numbers.lazy(),
+        "dataset": lambda: pads.dataset(numbers.to_arrow()),
+        "reader": lambda: numbers.to_arrow().to_reader(),
+        "truth values": lambda: numbers.to_arrow(),
+    }[kind]
+    columns = {"bounds": [(0, 10**6), (18, 90), (0, 1)], "l2_bound": 1.0}
+    model = _fit(DPPCA(2, epsilon=5.0, random_state=0, **columns), X())
+    of_pandas = _fit(DPPCA(2, epsilon=5.0, random_state=0, **columns), numbers.to_pandas().astype(float))
+    assert np.array_equal(model.components_, of_pandas.components_)
+    assert np.array_equal(model.transform(X()), of_pandas.transform(numbers.to_pandas().astype(float)))
+    assert model.feature_names_in_.tolist() == numbers.columns
+
+
+def test_labels_of_a_sample_and_of_a_score_may_be_a_table_with_one_column():
+    X, y = TABLE.select("age", "income"), TABLE["town"]
+    apart, target = _fit(_model(), X, y), _fit(_model(target="town"), TABLE.select("age", "town"))
+    of_array = _fit(MomentSynthesizer(5.0, bounds=(0, 100)), np.ones((N, 2)), y.to_list())
+    rows, wanted = X.to_pandas()[:5], y[:5].to_list()
+    labels = [wanted, np.array(wanted)[:, None], pd.DataFrame({"y": wanted}), pl.DataFrame({"y": wanted})]
+    for given in [*labels, pl.DataFrame({"y": wanted}).to_arrow()]:
+        assert list(apart.sample(y=given)[1]) == wanted
+        assert list(target.sample(y=given)["town"]) == wanted
+        assert list(of_array.sample(y=given)[1]) == wanted
+        assert apart.score(rows, given) == apart.score(rows, wanted)
+    with pytest.raises(InvalidInputError, match="one dimension"):
+        apart.sample(y=pd.DataFrame({"y": wanted, "z": wanted}))
+
+
+def test_classes_of_several_targets_may_be_a_table_of_polars():
+    model = _fit(_model(target=["town", "smokes"]), TABLE.select("age", "town", "smokes"))
+    wanted = TABLE.select("town", "smokes")[:2]
+    assert model.sample(y=wanted).select("town", "smokes").equals(wanted)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind", "texts"),
+    [
+        ("period[M]", pl.Date, None),
+        ("period[h]", pl.Datetime("us"), None),
+        ("interval[float64, right]", pl.String, ["(0, 1]", "(1, 2.5]"]),
+    ],
+)
+def test_periods_and_intervals_come_back_as_types_that_the_library_knows(dtype, kind, texts):
+    if texts is None:
+        column, X = Datetime("x", ("2020-01-01", "2022-01-01"), dtype=dtype), TABLE.select(x="born")
+    else:
+        column, X = Categorical("x", texts, dtype=dtype), pl.DataFrame({"x": texts * 50})
+    drawn = _fit(_model(schema=Schema((column,))), X).sample(20)
+    assert drawn.schema["x"] == kind
+    if texts is not None:
+        assert set(drawn["x"]) == set(texts)
+    elif kind == pl.Date:
+        assert set(drawn["x"].dt.day()) == {1}
+
+
 # ---- refusals -----------------------------------------------------------------------------------------------------
 def test_columns_of_lists_and_structs_are_refused_by_name():
     X = TABLE.select("age", visits=pl.Series([["secret"]] * N))
@@ -284,6 +358,53 @@ def test_a_reader_is_no_chunk_because_a_fit_reads_chunks_several_times():
     parts = [TABLE.select("age", "town").to_arrow(), TABLE.select("age", "town").to_arrow().to_reader()]
     with pytest.raises(InvalidInputError, match="read only once"):
         _model().fit(parts)
+
+
+@pytest.mark.parametrize("kind", [pl.Int128, pl.UInt128])
+def test_a_type_of_polars_that_arrow_lacks_is_refused_by_name(kind):
+    X = TABLE.select("town", visits=pl.col("age").cast(kind))
+    with pytest.raises(SchemaError, match=f"column 'visits': Arrow has no type for {kind} of polars"):
+        _model().fit(X)
+    with pytest.raises(SchemaError, match=f"column 'visits': Arrow has no type for {kind} of polars"):
+        _model().fit(TABLE.select("town"), X["visits"])
+
+
+def test_columns_that_are_no_numbers_are_named_to_estimators_of_numbers():
+    for X in (TABLE.select("age", "town").lazy(), TABLE.select("age", "town").to_arrow()):
+        with pytest.raises(InvalidInputError, match=r"columns that are not numbers, .*: leave out 'town', or"):
+            DPPCA(epsilon=1.0).fit(X)
+
+
+class _Cluster:
+    """A table of a cluster, which must not be collected."""
+
+    columns = property(lambda self: ["age"])
+
+    def collect(self):
+        raise AssertionError
+
+    def toPandas(self):  # noqa: N802
+        raise AssertionError
+
+
+def test_a_table_of_a_cluster_is_refused_with_how_to_fetch_it():
+    with pytest.raises(InvalidInputError, match=r"give a DataFrame of pandas, X.toPandas\(\)"):
+        _model().fit(_Cluster())
+
+
+COLUMNS = {
+    "polars": (TABLE["age"], r"X is a Series, which is one column: give X.to_frame\(\)"),
+    "pyarrow": (TABLE.to_arrow()["age"], r"X is a ChunkedArray, which is one column: give pyarrow.table"),
+    "pandas": (pd.Series([1.0, 2.0]), r"X is a Series, which is one column: give X.to_frame\(\)"),
+}
+
+
+@pytest.mark.parametrize("library", COLUMNS)
+@pytest.mark.parametrize("estimator", [MomentSynthesizer, PriVAESynthesizer, DPPCA])
+def test_one_column_is_refused_with_the_table_to_give(estimator, library):
+    X, said = COLUMNS[library]
+    with pytest.raises(InvalidInputError, match=said):
+        estimator(epsilon=1.0).fit(X)
 
 
 class _Rows:

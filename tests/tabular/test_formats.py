@@ -15,7 +15,7 @@ from skdpgen.data.table_reading import read_table
 from skdpgen.exceptions import SchemaError, UtilityWarning
 from skdpgen.tabular import Categorical, Datetime, Numeric, TableEncoder
 from skdpgen.tabular._dtypes import output_dtype
-from skdpgen.tabular._formats import plain_forms
+from skdpgen.tabular._formats import from_form, parse_form, plain_forms, seconds, to_form
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [
@@ -150,14 +150,66 @@ def test_chunks_of_objects_have_one_type():
         MomentSynthesizer(5.0).fit(chunks)
 
 
-@pytest.mark.parametrize("seconds", [0, 1, 86_399])
-def test_times_of_the_day_need_no_learning(seconds):
+@pytest.mark.parametrize("second", [0, 1, 86_399])
+def test_times_of_the_day_need_no_learning(second):
     column = Numeric("x", integer=True, dtype="time")
     assert column.bounds == (0, 86_399)
     encoder = TableEncoder(Schema([column]), numeric="scale").fit()
-    time = (datetime.datetime.min + datetime.timedelta(seconds=seconds)).time()
+    time = (datetime.datetime.min + datetime.timedelta(seconds=second)).time()
     frame = pd.DataFrame({"x": pd.Series([time], dtype=object)})
     assert encoder.inverse_transform(encoder.transform(frame))["x"].tolist() == [time]
+
+
+ARROW_TIMES = ["time32[s]", "time32[ms]", "time64[us]", "time64[ns]"]
+
+
+def parts_of(objects, name):
+    """Objects as a column of Arrow in several parts, one of them empty."""
+    array = pa.array(objects, type=parse_form(name).pyarrow_dtype)
+    return pd.Series(pd.array(pa.chunked_array([array[:3], array[3:3], array[3:]]), dtype=parse_form(name)))
+
+
+@pytest.mark.parametrize("name", [f"{kind}[pyarrow]" for kind in ARROW_TIMES])
+def test_times_of_arrow_are_the_seconds_of_each_time(name):
+    micro = np.append(RNG.integers(0, 86_400_000_000, 300), [0, 86_399_999_999])
+    times = [*(moment.time() for moment in micro.astype("datetime64[us]").tolist()), None]
+    column = parts_of(times, name)
+    kept = [np.nan if time is None else seconds(time) for time in column.astype(object).where(column.notna(), None)]
+    assert np.array_equal(from_form(column, name), kept, equal_nan=True)
+    assert np.array_equal(from_form(column[2:7], name), kept[2:7])
+    back = to_form(np.array(kept), np.isnan(kept), name)
+    assert back.equals(column.astype(back.dtype))
+
+
+@pytest.mark.parametrize(
+    "name", ["decimal128(38, 3)[pyarrow]", "decimal128(38, 30)[pyarrow]", "decimal256(60, 3)[pyarrow]"]
+)
+def test_decimals_of_arrow_are_the_floats_nearest_to_them(name):
+    places = -30 if "30)" in name else -3
+    counts = [0, 1, -1, 7, 2**53 - 1, -(2**53), 2**64 + 2**40, -(2**64), *RNG.integers(-(2**60), 2**60, 300).tolist()]
+    decimals = [*(Decimal(count).scaleb(places) for count in counts), None]
+    column = parts_of(decimals, name)
+    kept = [np.nan if value is None else float(value) for value in decimals]
+    assert np.array_equal(from_form(column, name), kept, equal_nan=True)
+    assert np.array_equal(from_form(column[2:7], name), kept[2:7])
+
+
+@pytest.mark.parametrize("name", ["decimal", "decimal128(20, 3)[pyarrow]", "decimal256(60, 3)[pyarrow]"])
+def test_decimals_are_those_that_a_text_of_the_number_has(name):
+    # 0.0015 and 2.0005 are near the middle of two, and 2**52 is large
+    numbers = [0.0, -0.0, -0.0001, 0.0015, 2.0005, 1.25, -1.25, 2.0**52, *RNG.normal(0, 1e4, 300), 1.0]
+    for rounded in (numbers, np.round(numbers, 3)):
+        absent = np.arange(len(numbers)) % 5 == 4
+        drawn = to_form(np.array(rounded), absent, name, decimals=3)
+        texts = [None if gone else Decimal(f"{x:.3f}") for x, gone in zip(rounded, absent)]
+        found = drawn.astype(object).where(drawn.notna(), None).tolist()
+        assert found == texts
+        assert {value.as_tuple().exponent for value in found if value is not None} == {-3}
+
+
+def test_a_decimal_that_its_dtype_cannot_hold_is_an_error():
+    with pytest.raises(pa.ArrowInvalid):
+        to_form(np.array([1000.0]), np.array([False]), "decimal128(5, 3)[pyarrow]")
 
 
 def test_parquet_types_come_back_as_they_were(tmp_path):

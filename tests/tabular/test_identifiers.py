@@ -139,6 +139,15 @@ def test_likely_identifiers_and_codes_are_named_before_the_charge_by_names_and_d
     assert any("whole numbers: 'status_code'" in text for text in texts)
 
 
+def test_row_numbers_that_pandas_wrote_into_a_file_are_no_identifiers_of_persons():
+    frame = with_ids()[0].rename(columns={"patient_id": "Unnamed: 0"})
+    with pytest.warns(UtilityWarning) as caught:
+        MomentSynthesizer(0.05, target="diagnosis").fit(frame)
+    texts = [str(w.message) for w in caught]
+    assert any("row numbers, by their names: 'Unnamed: 0'" in text and "index_col=0" in text for text in texts)
+    assert not any("identifiers, by their names" in text for text in texts)
+
+
 def test_declared_columns_are_settled():
     frame, schema = with_ids()
     schema = schema.replace(Numeric("patient_id", (0, 1000), integer=True))
