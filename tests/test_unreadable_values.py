@@ -15,6 +15,7 @@ from skdpgen.data.csv_values import as_kind
 from skdpgen.data.notation import Notation
 from skdpgen.data.table_reading import read_table
 from skdpgen.exceptions import InvalidInputError
+from skdpgen.metrics import quality_score
 from skdpgen.tabular import Categorical, Datetime, Numeric, Schema
 from skdpgen.tabular._frames import numeric_values
 
@@ -107,15 +108,34 @@ def test_no_identifier_that_cannot_be_read_is_shown(name):
     assert _check_refused(accountant, InvalidInputError, model.fit, frame)
 
 
-def test_text_of_a_parquet_file_that_is_not_utf8_is_not_shown(tmp_path):
+def _parquet(listed, folder):
+    """A file with text that is not UTF-8, in a column of text or of categories."""
     from pyarrow import parquet
 
-    path = tmp_path / "rows.parquet"
-    parquet.write_table(pa.table({"a": OTHER, "c": _not_utf8()}), path)
-    for schema in (None, Schema([Numeric("a"), Categorical("c", ("a",), other="b", missing=True)])):
-        accountant = PrivacyAccountant(5.0)
-        model = MomentSynthesizer(1.0, schema=schema, accountant=accountant)
-        assert _check_refused(accountant, InvalidInputError, model.fit, path)
+    column = _not_utf8()
+    if listed:
+        column = pa.DictionaryArray.from_arrays(pa.array([0] + [1] * (N - 1)), column[:2])
+    path = Path(folder) / "rows.parquet"
+    parquet.write_table(pa.table({"a": OTHER, "c": column}), path)
+    return path
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["text", "categories"])
+def test_text_of_a_parquet_file_that_is_not_utf8_is_not_shown(listed):
+    with tempfile.TemporaryDirectory() as folder:
+        path = _parquet(listed, folder)
+        for schema in (None, Schema([Numeric("a"), Categorical("c", ("a",), other="b", missing=True)])):
+            accountant = PrivacyAccountant(5.0)
+            model = MomentSynthesizer(1.0, schema=schema, accountant=accountant)
+            assert _check_refused(accountant, InvalidInputError, model.fit, path)
+        # the command line reads all rows at once, and looks at them before a fit does
+        assert _check_refused(PrivacyAccountant(1.0), InvalidInputError, read_table, path), "the file was read"
+
+
+def test_a_metric_shows_no_cell_that_it_cannot_read():
+    rows = pd.DataFrame({"a": OTHER, "c": _columns()["span"]})
+    for real, synthetic in ((rows, rows[1:]), (rows[1:], rows)):
+        assert _check_refused(PrivacyAccountant(1.0), InvalidInputError, quality_score, real, synthetic)
 
 
 @pytest.mark.parametrize("digits", [400, 5000])
