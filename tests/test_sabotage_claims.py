@@ -118,6 +118,17 @@ MUTANTS = [
         (_pipeline._taken_apart, ("isinstance($step, Pipeline) and _is_private($step)", "False")),
     ),
     (
+        "steps of a pipeline in a ColumnTransformer that are not looked at",
+        [
+            Claim(
+                pipelines.test_a_step_that_learns_before_a_private_one_is_found_in_a_pipeline_that_another_step_has,
+                case,
+            )
+            for case in ("columns", "union")
+        ],
+        (_pipeline._within_others, ("isinstance($part, Pipeline) and _is_private($part)", "False")),
+    ),
+    (
         "a step between two private ones",
         [Claim(pipelines.test_each_step_that_learns_before_any_private_one_is_named_and_no_other, "PLP")],
         (_pipeline.PrivatePipeline._warn, ("$steps[:$private[-1]]", "$steps[:$private[0]]")),

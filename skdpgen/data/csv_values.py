@@ -213,6 +213,7 @@ def _number(text):
 def _moments(written, forms, zoned):
     # nanoseconds in one row would make pandas store all rows in nanoseconds, which cannot represent the year 9999
     short = written.str.replace(r"(\.\d{6})\d+", r"\1", regex=True).astype(object)
+    short = short.where(~short.isin(["now", "today"]))  # the clock of the reader, whatever the format
     rest, values = short, pd.Series(pd.NaT, index=written.index, dtype="datetime64[us]")
     for form in forms:
         texts = rest if "%f" in form else written.astype(object).where(rest.notna())
@@ -220,7 +221,6 @@ def _moments(written, forms, zoned):
         values = values.fillna(found.astype("datetime64[us]"))
         rest = rest.where(found.isna())
     if zoned:
-        rest = rest.where(~rest.isin(["now", "today"]))  # the clock of the reader
         found = pd.to_datetime(rest, errors="coerce", format="ISO8601", utc=True)
         return found if values.isna().all() else values.dt.tz_localize("UTC").fillna(found)
     rest = rest.where(written.str.fullmatch(_DAY_OR_TIME).fillna(False).astype(bool))

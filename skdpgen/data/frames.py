@@ -56,7 +56,7 @@ from ..tabular._schema import column_of_objects
 from ..tabular._schema_cells import cell_weights
 from ..utils.callers import warn_user
 from ..utils.printing import listed, shown
-from ..utils.table_checks import is_missing
+from ..utils.table_checks import is_missing, reading
 from ..utils.validation import check_row_count, is_extension, python_value
 from .frame_checks import (
     as_classes,
@@ -336,7 +336,8 @@ class FrameRows:
         if values.dtype == object:
             is_missing(values, "y")  # refuses what some versions of pandas cannot copy
         # by position: the index of y has no meaning
-        column = pd.Series(values.array if self.y == "series" else values, index=frame.index, name=name)
+        with reading("y"):
+            column = pd.Series(values.array if self.y == "series" else values, index=frame.index, name=name)
         return pd.concat([frame, column], axis=1), name
 
     @staticmethod

@@ -16,7 +16,7 @@ from ..utils.callers import warn_user
 from ..utils.categories import canonical_rows
 from ..utils.foreign_tables import is_foreign_table, to_pandas
 from ..utils.printing import listed, shown
-from ..utils.table_checks import holds_nul, is_missing
+from ..utils.table_checks import holds_nul, is_missing, reading
 from ..utils.validation import check_names, is_extension, is_unicode
 
 # Answers of pandas.api.types.infer_dtype for classes that a release file can hold.
@@ -65,7 +65,7 @@ def with_dtype(y):
     if isinstance(y, pd.DataFrame):
         return np.asarray(y)
     if hasattr(y, "dtype"):
-        return y
+        return _as_released(y)
     try:
         entries = np.asarray(y, dtype=object)
     except ValueError:  # lists of several lengths
@@ -82,6 +82,16 @@ def with_dtype(y):
         "y must hold numbers, text or booleans, of one kind: all text, all True or False, all integers of 64 bits, or "
         "all floats. Give y as an array or a Series, whose dtype is public; a list has none"
     )
+
+
+def _as_released(y):
+    """A Series of a dtype that samples can have: sparse values and categories of Arrow as what they stand for."""
+    if not isinstance(y, pd.Series):
+        return y
+    if isinstance(y.dtype, pd.SparseDtype):
+        return y.sparse.to_dense()
+    arrow = getattr(y.dtype, "pyarrow_dtype", None)
+    return y.astype(pd.ArrowDtype(arrow.value_type)) if hasattr(arrow, "index_type") else y
 
 
 def is_numeric_target(y, target_type):
@@ -139,6 +149,8 @@ def class_labels(y, n_rows):
         raise InvalidInputError("y must hold numbers, text or booleans; give dates as text")
     if pd.api.types.infer_dtype(values, skipna=False) not in _KINDS:
         raise InvalidInputError(f"y must hold numbers, text or booleans, of one kind; its dtype is {values.dtype}")
+    if values.dtype == object and not _are_finite(values):
+        raise InvalidInputError("y holds numbers that are infinite, or that no float can hold")
     if values.dtype.kind in "OU" and not is_unicode(pd.unique(values)):
         raise InvalidInputError("y holds text that is no Unicode (lone surrogates)")
     if values.dtype.kind in "OU" and holds_nul(values, pd.unique(values)):
@@ -148,12 +160,23 @@ def class_labels(y, n_rows):
     return values + 0.0 if values.dtype.kind == "f" else values  # -0.0 becomes 0.0
 
 
+def _are_finite(values):
+    """Whether all numbers among labels of one kind are finite as floats: an integer may have thousands of digits."""
+    if pd.api.types.infer_dtype(values, skipna=False) == "string":
+        return True
+    try:
+        return bool(np.isfinite(values.astype(np.float64)).all())
+    except OverflowError:
+        return False
+
+
 def _column(y, n_rows):
     """Return y as an array of shape (n_rows,)."""
     if isinstance(y, pd.Series):
         check_names([y.name], "y")
     y = with_dtype(y)
-    values = np.asarray(y.astype(object) if isinstance(y, pd.Series) and is_extension(y) else y)
+    with reading("y"):
+        values = np.asarray(y.astype(object) if isinstance(y, pd.Series) and is_extension(y) else y)
     if values.shape == (n_rows, 1):
         values = values[:, 0]
     if values.shape != (n_rows,):

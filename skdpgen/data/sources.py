@@ -349,7 +349,7 @@ def parquet_chunks(paths, left_out=(), only=None):
     With `only` these columns alone are read.
     """
     try:
-        from pyarrow import lib, parquet
+        from pyarrow import parquet
     except ImportError:
         raise InvalidInputError("reading Parquet files needs pyarrow: pip install pyarrow") from None
     for path in paths:
@@ -364,8 +364,10 @@ def parquet_chunks(paths, left_out=(), only=None):
             with parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches(batch_size=CHUNK_ROWS, columns=only):
                     yield batch.to_pandas(types_mapper=_nullable).drop(columns=list(left_out))
-        except lib.ArrowException:
-            raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
+        except (OSError, MemoryError):
+            raise
+        except Exception:  # of Arrow or pandas, whose message may be a cell
+            raise InvalidInputError(f"{path}: cannot be read as Parquet, or holds text that is not UTF-8") from None
 
 
 def arrow_dtype(kind):

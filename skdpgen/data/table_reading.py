@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 
@@ -109,12 +110,10 @@ def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refus
     path = Path(path)
     check_input(path, notation)
     if is_parquet(path):
-        try:
-            return _with_arrow_types(pd.read_parquet(path, dtype_backend="numpy_nullable"), path).drop(
-                columns=list(left_out)
-            )
-        except (OSError, ValueError):
-            raise InvalidInputError(f"{path}: cannot be read as Parquet") from None
+        with _refused_as_parquet(path):
+            frame = _with_arrow_types(pd.read_parquet(path, dtype_backend="numpy_nullable"), path)
+            _check_utf8(frame)
+        return frame.drop(columns=list(left_out))
     declared = {} if schema is None else {column.name: column for column in schema.columns}
     try:
         check_layout(path, notation)
@@ -125,6 +124,26 @@ def read_table(path, notation=USUAL_NOTATION, *, schema=None, left_out=(), refus
         raise InvalidInputError(f"{path}: the file is empty") from None
     except (pd.errors.ParserError, *UNREADABLE) as error:
         raise InvalidInputError(f"{path}: cannot be read as CSV ({type(error).__name__})") from None
+
+
+@contextlib.contextmanager
+def _refused_as_parquet(path):
+    """Raise whatever goes wrong with a Parquet file without its message, which may contain a cell."""
+    try:
+        yield
+    except (ImportError, MemoryError):
+        raise
+    except Exception:
+        raise InvalidInputError(f"{path}: cannot be read as Parquet, or holds text that is not UTF-8") from None
+
+
+def _check_utf8(frame):
+    """Fail on text that is not UTF-8: pandas finds it when a value is taken, and shows the value."""
+    import pyarrow as pa
+
+    for name in frame.columns:
+        if pdt.is_string_dtype(frame[name].dtype) and not pdt.is_object_dtype(frame[name].dtype):
+            pa.array(frame[name].array).validate(full=True)
 
 
 def _with_arrow_types(frame, path):

@@ -18,7 +18,7 @@ from ..exceptions import InvalidInputError
 from ..mechanisms import total
 from ..utils.categories import inexact_bits, kinds
 from ..utils.printing import listed
-from ..utils.table_checks import holds_nul
+from ..utils.table_checks import holds_nul, reading
 from ..utils.validation import is_unicode
 from .sources import CHUNK_ROWS, ChunkSource, DaskSource, MemorySource, add_sums
 
@@ -73,13 +73,15 @@ def read_ids(values, n_rows, unit, missing):
                 f"{np.shape(values)}"
             )
         codes, found = _factorized(values)
-    except (TypeError, ValueError, NotImplementedError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
+    except (InvalidInputError, MemoryError):
+        raise
+    except Exception:  # of Arrow's errors, some have no other base
         raise InvalidInputError(
             f"the identifiers of {unit.name!r} must be numbers, text, dates or other values that can be compared"
         ) from None
-    if holds_nul(values, np.asarray(found, dtype=object)):
+    with reading(f"{unit.name!r}"):
+        has_nul, texts = holds_nul(values, np.asarray(found, dtype=object)), _canonical(found, values, unit)
+    if has_nul:
         raise InvalidInputError(f"{unit.name!r} holds text with the character NUL (\\0): remove it")
     if missing == "refuse" and (codes < 0).any():
         raise InvalidInputError(
@@ -87,7 +89,7 @@ def read_ids(values, n_rows, unit, missing):
             'unit=PrivacyUnit(..., missing="own") (--missing-unit own), which takes each for a separate unit; else '
             "leave them out. Nothing was charged"
         )
-    return UnitIds(unit, codes.astype(np.int64), _canonical(found, values, unit))
+    return UnitIds(unit, codes.astype(np.int64), texts)
 
 
 def _factorized(values):

@@ -23,6 +23,7 @@ from ..data.labels import (
     label_codes,
     learn_classes,
     sorted_classes,
+    with_dtype,
 )
 from ..data.rows_per_unit import LearnedRowsMixin, max_rows_phases, row_count_phases
 from ..data.scaling import check_bounds, check_inside, learn_scaling, scaling_phases
@@ -492,7 +493,7 @@ def _series_maker(y):
     if not isinstance(y, pd.Series):
         return None
     # the categories of a categorical are private, and so is its dtype: that of the released classes is taken
-    dtype = None if isinstance(y.dtype, pd.CategoricalDtype) else y.dtype
+    dtype = None if isinstance(y.dtype, pd.CategoricalDtype) else with_dtype(y).dtype
     return partial(pd.Series, name=y.name, dtype=dtype)
 
 

@@ -131,12 +131,20 @@ class PrivatePipeline(Pipeline):
         public, steps = _public_names(self, ()), list(_taken_apart(self))
         private = [k for k, (_, step) in enumerate(steps) if _is_private(step)]
         for name, step in steps[: private[-1]] if private else ():
-            if not _is_left_out(step) and not _is_public(name, public) and not _holds_nothing_private(step):
+            if _learns(step) and not _is_public(name, public):
                 warn_user(
                     f"step {name!r} ({type(step).__name__}) learns from the rows, and nothing is charged for it: one "
                     "record can change the rows that all later steps see, so the guarantee on their cards does not "
                     f"hold. Leave it out (private steps take bounds=), or name it in public_steps=({name!r},) if it "
                     "was fitted on public rows alone",
+                    PrivacyLeakWarning,
+                )
+        for name, step in _within_others(steps):
+            if not _is_public(name, public):
+                warn_user(
+                    f"step {name!r} ({type(step).__name__}) learns from the rows, and nothing is charged for it: one "
+                    "record can change the rows that the private step behind it sees, so the guarantee on its card "
+                    "does not hold. Leave it out (private steps take bounds=)",
                     PrivacyLeakWarning,
                 )
         if private and hasattr(self.steps[-1][1], "sample"):
@@ -292,6 +300,25 @@ def _taken_apart(pipeline, within=""):
             yield from _taken_apart(step, f"{within}{name}__")
         else:
             yield f"{within}{name}", step
+
+
+def _within_others(steps):
+    """Names and steps that learn before a private one, in pipelines that a ColumnTransformer or the like has."""
+    found = {}
+    for name, step in steps:
+        if isinstance(step, PrivateEstimator | Pipeline) or not _is_private(step):
+            continue  # steps of pipelines are looked at one by one
+        for inner, part in step.get_params(deep=True).items():
+            if not (isinstance(part, Pipeline) and _is_private(part)):
+                continue
+            within = list(_taken_apart(part, f"{name}__{inner}__"))
+            last = max(k for k, (_, one) in enumerate(within) if _is_private(one))
+            found.update((of, one) for of, one in within[:last] if _learns(one))
+    return found.items()
+
+
+def _learns(step):
+    return not _is_left_out(step) and not _holds_nothing_private(step)
 
 
 def _is_private(step):

@@ -14,6 +14,7 @@ import pandas as pd
 from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
+from ..utils.table_checks import reading
 
 # Names of columns of Python objects: decimal.Decimal, datetime.date, datetime.time.
 OBJECTS = ("decimal", "date", "time")
@@ -253,7 +254,10 @@ def plain_forms(frame):
 
     For comparisons of real and synthetic rows, which know no other columns.
     """
-    plain = {name: _plain(frame[name]) for name in frame.columns} if frame.columns.is_unique else {}
+    plain = {}
+    for name in frame.columns if frame.columns.is_unique else ():
+        with reading(f"column {name!r}"):
+            plain[name] = _plain(frame[name])
     changed = {name: column for name, column in plain.items() if column.dtype != frame[name].dtype}
     if not changed:
         return frame

@@ -13,7 +13,7 @@ from pandas.api import types as pdt
 from ..exceptions import SchemaError
 from ..utils.categories import canonical, family, number_text
 from ..utils.printing import listed, shown
-from ..utils.table_checks import holds_nul, is_unicode
+from ..utils.table_checks import holds_nul, is_unicode, reading
 from ._columns import (
     Boolean,
     Categorical,
@@ -169,7 +169,9 @@ def numeric_values(series, column, on_invalid="clip"):
     """
     if on_invalid not in ON_INVALID:
         raise ValueError(f"on_invalid must be 'clip' or 'raise'; got {shown(on_invalid)}")
-    values = _read_datetimes(series, column) if isinstance(column, Datetime) else _read_numbers(series, column)
+    with reading(f"column {column.name!r}"):
+        values = _read_datetimes(series, column) if isinstance(column, Datetime) else _read_numbers(series, column)
+    values = values + 0.0  # a reader makes 0 of "-0" among whole numbers, and -0.0 beside a fraction
     absent = np.isnan(values)
     _check_missing(absent, column)
     if np.isinf(values).any():
@@ -362,8 +364,9 @@ def factorize(series, column):
     else:
         if pdt.is_object_dtype(dtype):
             _check_family(series, column)
-        codes, uniques = pd.factorize(series)
-        uniques = np.asarray(uniques, dtype=object)
+        with reading(f"column {column.name!r}"):
+            codes, uniques = pd.factorize(series)
+            uniques = np.asarray(uniques, dtype=object)
     if form_of(column.dtype) == "interval":
         uniques = interval_texts(uniques)
     kind = pdt.infer_dtype(uniques, skipna=True)

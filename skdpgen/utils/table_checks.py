@@ -85,6 +85,23 @@ def is_of_dask(X):
 
 
 @contextmanager
+def reading(what):
+    """Raise errors of pandas, numpy and Arrow, whose text may be a cell, as one that names `what` and the error alone.
+
+    An Arrow column of text may hold bytes that are no text, and a date may be beyond what a library can convert.
+    """
+    try:
+        yield
+    except (SchemaError, InvalidInputError, MemoryError):
+        raise
+    except Exception as error:
+        raise SchemaError(
+            f"{what} holds values that cannot be read ({type(error).__name__}), such as text that is not UTF-8, or "
+            "dates and time spans out of range"
+        ) from None
+
+
+@contextmanager
 def without_cells(what, how):
     """Raise errors of the caller's own code without their text, which may contain a cell; those of the package as ever.
 

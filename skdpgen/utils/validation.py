@@ -321,6 +321,10 @@ def validate_rows(estimator, X, *, dtype="numeric", **options):
         if text.startswith("Complex data not supported"):  # and scikit-learn's the array
             raise InvalidInputError("Complex data not supported") from None
         raise
+    except (TypeError, MemoryError):
+        raise
+    except Exception as error:  # of Arrow, say, which shows text that is not UTF-8
+        raise InvalidInputError(f"X holds values that cannot be read as numbers ({type(error).__name__})") from None
     check_row_count(len(X))
     return X
 

@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MinMaxScaler,
@@ -285,6 +285,28 @@ def test_a_step_that_learns_before_a_private_one_is_found_wherever_both_are(case
             _private(*make()).fit(X)
         if "search" not in case:  # which warns of its exact scores
             assert _private(*make(), public_steps=name).fit(X)
+
+
+WITHIN = {
+    "columns": (lambda step: ColumnTransformer([("part", step, [0, 1])]), "step0__part__standardscaler"),
+    "union": (lambda step: FeatureUnion([("part", step)]), "step0__part__standardscaler"),
+    "search": (
+        lambda step: GridSearchCV(step, {"dppca__n_components": [1]}, scoring=lambda *_: 0.0),
+        "step0__estimator__standardscaler",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WITHIN)
+def test_a_step_that_learns_before_a_private_one_is_found_in_a_pipeline_that_another_step_has(case):
+    """Though the whole stands last, so that no private step comes after it."""
+    make, name = WITHIN[case]
+    for first, wanted in ((StandardScaler(), True), (Normalizer(), False)):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            _private(make(make_pipeline(first, _pca()))).fit(X)
+        leaks = [str(one.message) for one in said if issubclass(one.category, PrivacyLeakWarning)]
+        assert any(text.startswith(f"step '{name}' (StandardScaler) learns") for text in leaks) == wanted
 
 
 @pytest.mark.parametrize("order", ["".join(kinds) for kinds in itertools.product("LP", repeat=3)])
