@@ -186,7 +186,8 @@ def test_times_of_arrow_are_the_seconds_of_each_time(name):
 )
 def test_decimals_of_arrow_are_the_floats_nearest_to_them(name):
     places = -30 if "30)" in name else -3
-    counts = [0, 1, -1, 7, 2**53 - 1, -(2**53), 2**64 + 2**40, -(2**64), *RNG.integers(-(2**60), 2**60, 300).tolist()]
+    random = [*RNG.integers(-(2**60), 2**60, 300).tolist(), *RNG.integers(-(2**40), 2**40, 300).tolist()]
+    counts = [0, 1, -1, 7, 2**53 - 1, -(2**53), 2**64 + 2**40, -(2**64), *random]
     decimals = [*(Decimal(count).scaleb(places) for count in counts), None]
     column = parts_of(decimals, name)
     kept = [np.nan if value is None else float(value) for value in decimals]
