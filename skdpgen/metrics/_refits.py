@@ -88,7 +88,7 @@ def refit_errors(synthesizer, statistic, n_fits=20, *, confidence=0.95, random_s
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"age": np.random.default_rng(0).uniform(20, 60, 2000)})
     >>> synth = MomentSynthesizer(1.0, schema=Schema([Numeric("age", (0, 100))])).fit(frame)
-    >>> errors = refit_errors(synth, lambda rows: {"mean age": rows["age"].mean()}, n_fits=5)
+    >>> errors = refit_errors(synth, lambda rows: {"mean age": rows["age"].mean()}, n_fits=20)
     >>> bool(0.1 < errors.loc["mean age", "standard_error"] < 3)
     True
     """
