@@ -5,6 +5,7 @@ from __future__ import annotations
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_constraints as fits
+import test_constraints_of_formats as formats
 import test_construction as construction
 from _sabotage import Claim, assert_caught, mutant_ids
 
@@ -19,6 +20,11 @@ TOLD = Claim(fits.test_a_combination_of_one_row_is_not_told)
 
 # (sabotage, claims that catch it, (function, (old, new), ...) changed, ...)
 MUTANTS = [
+    (
+        "differences of dates in the unit of a schema without resolutions",
+        [Claim(formats.test_a_difference_of_dates_whose_days_are_learned_is_in_days, ("stay == left - came",))],
+        (steps.Computed._unit, ("unit_of($column) if isinstance($column, Datetime) else 1", "1")),
+    ),
     (
         "a combination kept without its threshold",
         [TOLD],

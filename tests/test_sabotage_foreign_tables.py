@@ -1,16 +1,14 @@
-"""Every sabotage of how tables of polars, pyarrow and their types are read is caught by a named test."""
+"""Every sabotage of how tables of polars and pyarrow, and the decimals in them, are read is caught by a named test."""
 
 from __future__ import annotations
 
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
-import test_constraints_of_formats as dates
 import test_formats as formats
 import test_polars_and_pyarrow as others
 from _sabotage import Claim, assert_caught, mutant_ids
 
 from skdpgen.data.units import _factorized
-from skdpgen.tabular._construction_steps import Computed
 from skdpgen.tabular._formats import _counts_of_decimals, _numbers_of_decimals
 from skdpgen.utils.foreign_tables import _arrow_frame, _without_nan
 
@@ -36,11 +34,6 @@ MUTANTS = [
         "decimals of Arrow that are too large for a float, taken for counts",
         [Claim(formats.test_decimals_of_arrow_are_the_floats_nearest_to_them, "decimal128(38, 3)[pyarrow]")],
         (_counts_of_decimals, ("$small & ($counts > -_EXACT) & ($counts < _EXACT)", "$small")),
-    ),
-    (
-        "differences of dates in the unit of a schema without resolutions",
-        [Claim(dates.test_a_difference_of_dates_whose_days_are_learned_is_in_days, ("stay == left - came",))],
-        (Computed._unit, ("unit_of($column) if isinstance($column, Datetime) else 1", "1")),
     ),
 ]
 

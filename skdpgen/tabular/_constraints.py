@@ -312,7 +312,7 @@ class RowConstraint(ConstraintText):
             if times and others:
                 raise ValueError(
                     f"the constraint {quoted(self.text)} compares values of different kinds: {times[0].name!r} is a "
-                    f"time of the day, and {others[0].name!r} is none. Make numbers of the times before the fit, such "
+                    f"time of the day, and {others[0].name!r} is not. Make numbers of the times before the fit, such "
                     "as hours since midnight"
                 )
 

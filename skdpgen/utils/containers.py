@@ -69,7 +69,7 @@ def refuse_objects(X):
     known = isinstance(X, Sequence | Number | np.generic) or sparse.issparse(X) or is_foreign_table(X)
     if not known and not hasattr(X, "__array__") and not hasattr(X, "__array_interface__"):
         raise InvalidInputError(
-            f"X is a {type(X).__name__}, and no table or array: give a DataFrame or an array of rows"
+            f"X is a {type(X).__name__}, which is neither a table nor an array: give a DataFrame or an array of rows"
         )
 
 

@@ -528,7 +528,8 @@ def test_a_list_of_dicts_is_refused_with_the_table_to_give():
 def test_an_object_that_is_no_table_and_no_array_is_named(X):
     for model in (MomentSynthesizer(1.0), DPPCA(epsilon=1.0)):
         with pytest.raises(
-            InvalidInputError, match=rf"X is a {type(X).__name__}, and no table or array: give a DataFrame"
+            InvalidInputError,
+            match=rf"X is a {type(X).__name__}, which is neither a table nor an array: give a DataFrame",
         ):
             model.fit(X)
 

@@ -131,7 +131,7 @@ def test_a_time_of_the_day_is_compared_with_no_other_kind(text):
             Numeric("paid", (0, 100), dtype="decimal", decimals=2),
         ]
     )
-    with pytest.raises(ValueError, match=r"is a time of the day, and '(paid|stay)' is none"):
+    with pytest.raises(ValueError, match=r"is a time of the day, and '(paid|stay)' is not"):
         read_constraint(text, schema.names).check(schema)
     for allowed in ("opens <= closes", "opens < 43200", "if opens < closes: paid == 0", "stay <= paid"):
         assert read_constraint(allowed, schema.names).check(schema)
