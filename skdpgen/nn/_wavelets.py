@@ -56,8 +56,9 @@ class WaveletFeatures(nn.Module):
         for i, (reach, frequency, side) in enumerate(_SCALES[:n_scales]):
             angles = math.pi * np.arange(n_angles) / n_angles
             kernels = np.stack([_wavelet(side, reach, frequency, angle) for angle in angles])
-            both = np.concatenate([kernels.real, kernels.imag])
-            self.register_buffer(f"wavelets{i}", torch.from_numpy(_by_phase(_rounded(both, _WAVELET_BITS))))
+            both = _by_phase(_rounded(np.concatenate([kernels.real, kernels.imag]), _WAVELET_BITS))
+            self.register_buffer(f"wavelets{i}", torch.from_numpy(both))
+            self.register_buffer(f"backwards{i}", torch.from_numpy(_of_gradients(both)))
         for side, length in enumerate(self.shape[:2]):
             for distance in _DISTANCES:
                 n = length if distance == _DISTANCES[0] else -(-length // 2)
@@ -85,20 +86,45 @@ class WaveletFeatures(nn.Module):
         images = images.permute(0, 3, 1, 2).reshape(-1, 1, height, width)
         parts = [self._averages(images, _DISTANCES[0])]
         # every other place of the convolution of an image is a convolution of its four phases: in torch several times
-        # faster than a stride of 2, above all backwards
-        phases = F.pixel_unshuffle(F.pad(images, (0, width % 2, 0, height % 2)), 2)
+        # faster than a stride of 2
+        phases = F.pixel_unshuffle(_of_even_sides(images), 2)
         for i in range(self.n_scales):
-            wavelets = getattr(self, f"wavelets{i}")
-            after = wavelets.shape[-1] // 2
-            before = wavelets.shape[-1] - 1 - after
-            real, imaginary = F.conv2d(F.pad(phases, (after, before) * 2), wavelets).chunk(2, 1)
-            moduli = torch.sqrt(real * real + imaginary * imaginary + 1e-6)
+            moduli = _Moduli.apply(phases, getattr(self, f"wavelets{i}"), getattr(self, f"backwards{i}"))
             parts.append(self._averages(_round(moduli) if exact else moduli, _DISTANCES[1]))
         return torch.cat(parts, 1).flatten(1).reshape(len(rows), -1)
 
     def _averages(self, maps, distance):
         rows, columns = (getattr(self, f"average{side}{distance}") for side in (0, 1))
         return rows @ maps @ columns.T
+
+
+class _Moduli(torch.autograd.Function):
+    """Moduli of convolutions with complex wavelets, whose real parts stand before their imaginary parts.
+
+    The gradient by the four phases of an image is a convolution with few results, for which torch uses a quarter of the
+    processor. As a convolution of the phases of the gradient it has 16 results, and takes a third of the time.
+    """
+
+    @staticmethod
+    def forward(ctx, phases, wavelets, backwards):
+        found = F.conv2d(phases, wavelets, padding=wavelets.shape[-1] // 2)
+        real, imaginary = found.chunk(2, 1)
+        moduli = (real * real).add_(imaginary * imaginary).add_(1e-6).sqrt_()
+        ctx.save_for_backward(found, moduli, backwards)
+        return moduli
+
+    @staticmethod
+    def backward(ctx, gradient):
+        found, moduli, backwards = ctx.saved_tensors
+        height, width = gradient.shape[2:]
+        gradient = (found.unflatten(1, (2, -1)) * (gradient / moduli)[:, None]).flatten(1, 2)
+        moved = F.conv2d(_of_even_sides(gradient), backwards, stride=2, padding=backwards.shape[-1] // 2 - 1)
+        return F.pixel_shuffle(moved, 2)[:, :, :height, :width], None, None
+
+
+def _of_even_sides(maps):
+    height, width = maps.shape[2:]
+    return F.pad(maps, (0, width % 2, 0, height % 2)) if height % 2 or width % 2 else maps
 
 
 def _by_phase(kernels):
@@ -108,13 +134,28 @@ def _by_phase(kernels):
     """
     reach = kernels.shape[-1] // 2
     first = -((reach + 1) // 2)
-    side = reach // 2 - first + 1
+    side = 1 - 2 * first
     found = np.zeros((len(kernels), 2, 2, side, side))
     for b, d in np.ndindex(2, 2):
         rows, columns = (np.arange(-reach + (reach + rest) % 2, reach + 1, 2) for rest in (b, d))
         places = np.ix_((rows - b) // 2 - first, (columns - d) // 2 - first)
         found[:, b, d][(slice(None), *places)] = kernels[:, rows + reach][:, :, columns + reach]
     return found.reshape(len(kernels), 4, side, side)
+
+
+def _of_gradients(kernels):
+    """Kernels that give the phases of the gradient by what was convolved, from every other place of that of the result.
+
+    `kernels`: shape (n_maps, n_inputs, side, side). Returns an array of shape (n_inputs * 4, n_maps, new, new), where
+    new is the first even number above the side.
+    """
+    n_maps, n_inputs, side, _ = kernels.shape
+    new = side // 2 * 2 + 2
+    found = np.zeros((n_inputs, 2, 2, n_maps, new, new))
+    for b, d in np.ndindex(2, 2):
+        rows, columns = (slice(new - 1 + rest - side, new - 1 + rest) for rest in (b, d))
+        found[:, b, d, :, rows, columns] = kernels[:, :, ::-1, ::-1].swapaxes(0, 1)
+    return found.reshape(n_inputs * 4, n_maps, new, new)
 
 
 def _averages(n, n_averages, distance, width):

@@ -102,6 +102,13 @@ def test_wavelet_features_are_averages_of_an_image_and_of_its_moduli(rng, shape,
                 np.testing.assert_allclose(own[1 + i], average(moduli, 2, *n_averages), atol=2e-3)
 
 
+@pytest.mark.parametrize("shape", [(5, 6), (9, 13), (8, 7, 2), (6, 10, 3)])
+def test_the_gradient_of_wavelet_features_is_that_of_their_values(shape):
+    module = WaveletFeatures(shape, n_scales=3, n_angles=3, colour=shape[2:] == (3,))
+    rows = torch.rand((2, math.prod(shape)), dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(module, rows)
+
+
 @pytest.mark.parametrize("shape", [(4, 5), (28, 28), (9, 6, 2)])
 def test_no_sum_of_exact_features_is_rounded(rng, shape):
     """All are whole numbers of one step, as pixels, moduli and averages are: below 2**53, the order changes none."""
@@ -158,8 +165,8 @@ def test_the_order_of_sums_changes_no_feature_of_a_private_image(rng, shape):
 
     found = features()
 
-    def from_the_other_end(images, kernels):
-        return conv2d(images.flip(2, 3), kernels.flip(2, 3)).flip(2, 3)
+    def from_the_other_end(images, kernels, padding):
+        return conv2d(images.flip(2, 3), kernels.flip(2, 3), padding=padding).flip(2, 3)
 
     def columns_first(module, maps, distance):
         down, across = (getattr(module, f"average{side}{distance}") for side in (0, 1))
