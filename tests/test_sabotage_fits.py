@@ -272,7 +272,7 @@ MUTANTS = [
         [FEATURES_EXACT],
         (
             _wavelets.WaveletFeatures.forward,
-            ("self._averages(_round($moduli) if $exact else $moduli, $distance)", "self._averages($moduli, $distance)"),
+            ("_round(_moduli($found))", "_moduli($found)"),
         ),
     ),
     (

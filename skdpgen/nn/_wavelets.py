@@ -19,6 +19,8 @@ _DISTANCES = (4, 2)
 # Bits after the point of what is convolved, of a wavelet and of the average along one side: sums of their products are
 # then exact.
 _PIXEL_BITS, _WAVELET_BITS, _AVERAGE_BITS = 16, 16, 12
+# Most neighbouring results of a window: more of them have more products with zero, fewer have more windows.
+_WINDOW = 8
 # Columns: mean of red, green and blue with the weights of YCoCg, and the differences of red and blue, and of green and
 # both. All are in [-1, 1], and whole numbers of quarters.
 _COLOUR = ((0.25, 0.5, -0.25), (0.5, 0.0, 0.5), (0.25, -0.5, -0.25))
@@ -89,8 +91,12 @@ class WaveletFeatures(nn.Module):
         # faster than a stride of 2
         phases = F.pixel_unshuffle(_of_even_sides(images), 2)
         for i in range(self.n_scales):
-            moduli = _Moduli.apply(phases, getattr(self, f"wavelets{i}"), getattr(self, f"backwards{i}"))
-            parts.append(self._averages(_round(moduli) if exact else moduli, _DISTANCES[1]))
+            wavelets = getattr(self, f"wavelets{i}")
+            if exact:
+                moduli = _round(_moduli(_convolved_in_double(phases, wavelets)))
+            else:
+                moduli = _Moduli.apply(phases, wavelets, getattr(self, f"backwards{i}"))
+            parts.append(self._averages(moduli, _DISTANCES[1]))
         return torch.cat(parts, 1).flatten(1).reshape(len(rows), -1)
 
     def _averages(self, maps, distance):
@@ -108,8 +114,7 @@ class _Moduli(torch.autograd.Function):
     @staticmethod
     def forward(ctx, phases, wavelets, backwards):
         found = F.conv2d(phases, wavelets, padding=wavelets.shape[-1] // 2)
-        real, imaginary = found.chunk(2, 1)
-        moduli = (real * real).add_(imaginary * imaginary).add_(1e-6).sqrt_()
+        moduli = _moduli(found)
         ctx.save_for_backward(found, moduli, backwards)
         return moduli
 
@@ -120,6 +125,29 @@ class _Moduli(torch.autograd.Function):
         gradient = (found.unflatten(1, (2, -1)) * (gradient / moduli)[:, None]).flatten(1, 2)
         moved = F.conv2d(_of_even_sides(gradient), backwards, stride=2, padding=backwards.shape[-1] // 2 - 1)
         return F.pixel_shuffle(moved, 2)[:, :, :height, :width], None, None
+
+
+def _moduli(found):
+    real, imaginary = found.chunk(2, 1)
+    return (real * real).add_(imaginary * imaginary).add_(1e-6).sqrt_()
+
+
+def _convolved_in_double(maps, kernels):
+    """Convolution as a product of matrices: in double precision several times faster than that of torch.
+
+    A window of some rows of the maps gives several neighbouring results at once.
+    """
+    (n_maps, n_inputs, side, _), width = kernels.shape, maps.shape[3]
+    n_windows = -(-width // _WINDOW)
+    n_results = -(-width // n_windows)
+    wide, reach = n_results + side - 1, side // 2
+    band = kernels.new_zeros(n_maps, n_results, n_inputs, side, wide)
+    for place in range(n_results):
+        band[:, place, :, :, place : place + side] = kernels
+    padded = F.pad(maps, (reach, n_windows * n_results - width + reach, reach, reach))
+    windows = padded.unfold(2, side, 1).unfold(3, wide, n_results).permute(0, 2, 3, 1, 4, 5).flatten(3)
+    found = (windows @ band.flatten(0, 1).flatten(1).T).unflatten(3, (n_maps, n_results))
+    return found.permute(0, 3, 1, 2, 4).flatten(3)[..., :width]
 
 
 def _of_even_sides(maps):

@@ -109,6 +109,14 @@ def test_the_gradient_of_wavelet_features_is_that_of_their_values(shape):
     assert torch.autograd.gradcheck(module, rows)
 
 
+@pytest.mark.parametrize("sides", [(1, 1), (4, 7), (3, 8), (6, 9), (5, 40)])
+@pytest.mark.parametrize("side", [1, 5, 13])
+def test_a_convolution_in_double_precision_is_that_of_torch(rng, sides, side):
+    maps, kernels = (torch.from_numpy(rng.normal(size=shape)) for shape in ((2, 3, *sides), (4, 3, side, side)))
+    wanted = torch.nn.functional.conv2d(maps, kernels, padding=side // 2)
+    torch.testing.assert_close(_wavelets._convolved_in_double(maps, kernels), wanted)
+
+
 @pytest.mark.parametrize("shape", [(4, 5), (28, 28), (9, 6, 2)])
 def test_no_sum_of_exact_features_is_rounded(rng, shape):
     """All are whole numbers of one step, as pixels, moduli and averages are: below 2**53, the order changes none."""
@@ -154,7 +162,7 @@ def test_exact_features_have_no_rounding_at_any_scale(rng):
 @pytest.mark.parametrize("shape", [(4, 5), (28, 28)])
 def test_the_order_of_sums_changes_no_feature_of_a_private_image(rng, shape):
     """Nor do the batch, the number of threads and the processor, which choose the order: nothing is rounded."""
-    d, conv2d = math.prod(shape), torch.nn.functional.conv2d
+    d, convolved = math.prod(shape), _wavelets._convolved_in_double
     matrix, zero = rng.normal(size=(WaveletFeatures(shape).n_features, 3)), np.zeros((1, 3))
     space = FeatureSpace(shape, WAVELETS, Box(np.zeros(d), np.ones(d)), matrix, np.arange(1), zero, zero, 1.0)
     rows = rng.random((30, d))
@@ -165,15 +173,15 @@ def test_the_order_of_sums_changes_no_feature_of_a_private_image(rng, shape):
 
     found = features()
 
-    def from_the_other_end(images, kernels, padding):
-        return conv2d(images.flip(2, 3), kernels.flip(2, 3), padding=padding).flip(2, 3)
+    def from_the_other_end(images, kernels):
+        return convolved(images.flip(2, 3), kernels.flip(2, 3)).flip(2, 3)
 
     def columns_first(module, maps, distance):
         down, across = (getattr(module, f"average{side}{distance}") for side in (0, 1))
         return down @ (maps @ across.T)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_wavelets.F, "conv2d", from_the_other_end)
+        patch.setattr(_wavelets, "_convolved_in_double", from_the_other_end)
         patch.setattr(WaveletFeatures, "_averages", columns_first)
         for one, other in zip(features(), found):
             np.testing.assert_array_equal(one, other)
