@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import itertools
 import math
 import re
@@ -63,6 +65,28 @@ _BEHIND_NAME = {
 }
 
 
+def _example(kind):
+    """Call that makes a column of a kind, as an example."""
+    arguments = ", ".join(filter(None, ('"name"', _BEHIND_NAME.get(kind))))
+    return f"{kind}({arguments})"
+
+
+def _with_example(cls):
+    """Refuse arguments that a kind of column does not take, as of Numeric("age", 0, 100), with a right call."""
+    init, signature = cls.__init__, inspect.signature(cls.__init__)
+
+    @functools.wraps(init)
+    def checked(self, *args, **kwargs):
+        try:
+            signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{error}; write a column as in {_example(cls.__name__)}") from None
+        init(self, *args, **kwargs)
+
+    cls.__init__ = checked
+    return cls
+
+
 def _check_name(column):
     name, kind = column.name, type(column).__name__
     if isinstance(name, str | Integral) and not isinstance(name, bool | np.bool_):
@@ -71,8 +95,7 @@ def _check_name(column):
     if isinstance(name, tuple) and any(isinstance(part, str) for part in name):  # of a frame with several levels
         said += ": give each column one name, as by X.columns = ['_'.join(map(str, name)) for name in X.columns]"
     if np.iterable(name):  # what stands behind the name
-        example = ", ".join(filter(None, ('"name"', _BEHIND_NAME.get(kind))))
-        said += f"; in a schema the name comes first, as in {kind}({example})"
+        said += f"; in a schema the name comes first, as in {_example(kind)}"
     raise SchemaError(said)
 
 
@@ -104,6 +127,7 @@ def _check_dtype(column, default, accepts, expected):
     object.__setattr__(column, "dtype", name)
 
 
+@_with_example
 @dataclass(frozen=True, kw_only=True)
 class Numeric:
     """A column of numbers.
@@ -279,6 +303,7 @@ def bin_decimals(column) -> int | None:
     return decimals if max(-low, high) * 10.0**decimals < MAX_INTEGER else None
 
 
+@_with_example
 @dataclass(frozen=True, kw_only=True)
 class Categorical:
     """A column with one of finitely many values in each row.
@@ -493,6 +518,7 @@ class Categorical:
         return self.categories is not None
 
 
+@_with_example
 @dataclass(frozen=True, kw_only=True)
 class Boolean:
     """A column of True and False.
@@ -526,6 +552,7 @@ class Boolean:
     complete = True
 
 
+@_with_example
 @dataclass(frozen=True, kw_only=True)
 class Datetime:
     """A column of points in time, in whole steps of `resolution` on the wall clock of the column.
@@ -613,6 +640,7 @@ class Datetime:
         return self.bounds is not None
 
 
+@_with_example
 @dataclass(frozen=True, kw_only=True)
 class Identifier:
     """A column of keys: its values are never read, and a sample has fresh keys.
