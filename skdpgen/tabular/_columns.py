@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import inspect
 import itertools
@@ -22,7 +23,7 @@ from ..exceptions import SchemaError
 from ..utils.categories import family
 from ..utils.printing import shown
 from ._dtypes import TEXT_DTYPES, dtype_range, fit_dtype, holds_missing, name_of_dtype, output_dtype, plain_value
-from ._formats import NO_ZONES, OBJECTS, form_of, has_zone, is_date_format
+from ._formats import NO_ZONES, OBJECTS, form_of, has_zone, is_date_format, seconds
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
 MAX_INTEGER = 2**53
@@ -146,7 +147,7 @@ class Numeric:
     dtype : str, default=None
         dtype of decoded columns; None is int64, Int64 (integers that may be missing) or float64. "decimal" and "time"
         are objects of decimal.Decimal and datetime.time. Time spans (timedelta64, Arrow's duration) and times of the
-        day are numbers of seconds, whole ones with ``integer=True``; so are their bounds.
+        day are numbers of seconds, whole ones with ``integer=True``; so are their bounds, or objects of datetime.time.
     decimals : int, default=None
         Number of decimals to which decoded values are rounded. None: if the bounds are learned, so are the decimals.
         Otherwise the distance between the bounds has four significant digits; a value has at least two decimals, and at
@@ -239,6 +240,8 @@ class Numeric:
             low, high = (plain_value(bound) for bound in self.bounds)
         except (TypeError, ValueError):
             _fail(self, f"bounds must be a pair (lowest, highest); got {shown(self.bounds)}")
+        if form_of(self.dtype) == "time":
+            low, high = (seconds(bound) if isinstance(bound, datetime.time) else bound for bound in (low, high))
         for bound in (low, high):
             if not isinstance(bound, Real) or isinstance(bound, bool) or not math.isfinite(bound):
                 _fail(self, f"bounds must be two finite numbers; got {shown(bound)}")

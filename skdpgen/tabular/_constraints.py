@@ -288,7 +288,7 @@ class RowConstraint(ConstraintText):
             try:
                 kept = self._holds(_dummy_rows(schema, (0, 1)))
             except DIFFERENT_KINDS as error:
-                why = self._of_time_zones(schema) or error
+                why = self._of_time_zones(schema) or self._of_times(schema) or error
                 raise ValueError(
                     f"the constraint {quoted(self.text)} compares values of different kinds ({why})"
                 ) from error
@@ -347,6 +347,13 @@ class RowConstraint(ConstraintText):
             f"{aware[0]!r} has a time zone, and {naive[0]!r} has none: convert one of them before the fit, for "
             f"instance by X[{aware[0]!r}].dt.tz_localize(None)"
         )
+
+    def _of_times(self, schema):
+        """What to write where a time of the day may stand beside a text; else None."""
+        times = [name for name in self.columns if form_of(schema[name].dtype) == "time"]
+        if not times:
+            return None
+        return f"{times[0]!r} is a time of the day, which counts as its seconds since midnight: write 32400 for 09:00"
 
     def _check_truths(self, node, schema):
         """Refuse numbers, dates, and their days and hours, that stand where a condition must stand."""

@@ -111,6 +111,23 @@ def test_an_order_that_only_the_dtype_lists_is_pointed_out_before_the_charge(tar
     assert drawn.dtype == cut.dtype
 
 
+def test_bounds_and_conditions_of_times_of_the_day():
+    opens = Numeric("at", (datetime.time(9), datetime.time(23, 59, 30)), dtype="time", integer=True)
+    assert opens.bounds == (32_400, 86_370)
+    with pytest.raises(SchemaError, match="two finite numbers"):
+        Numeric("x", (datetime.time(9), datetime.time(23)))
+    schema = Schema([opens, Numeric("x", (0, 1))])
+    frame = pd.DataFrame({"at": [datetime.time(9 + k % 12, k % 60) for k in range(N)], "x": RNG.random(N)})
+    with pytest.raises(ValueError, match=r"'at' is a time of the day, .*write 32400 for 09:00"):
+        MomentSynthesizer(20.0, schema=schema, constraints="at >= '09:30'").fit(frame)
+    fitted = MomentSynthesizer(20.0, schema=schema, constraints="at >= 34200").fit(frame)
+    assert fitted.sample(50)["at"].ge(datetime.time(9, 30)).all()
+    drawn = fitted.sample(30, given={"at": (datetime.time(12), datetime.time(13))})["at"]
+    assert drawn.between(datetime.time(12), datetime.time(13)).all()
+    with pytest.raises(ValueError, match=r"no time of the day, such as datetime\.time"):
+        fitted.sample(3, given={"at": "12:00"})
+
+
 @pytest.mark.parametrize("dtype", ["int64", "Int16", "int32[pyarrow]"])
 def test_whole_numbers_that_the_schema_declares_with_fractions_are_pointed_out_before_the_charge(dtype):
     frame = pd.DataFrame({"age": pd.Series(RNG.integers(20, 60, N)).astype(dtype), "z": RNG.normal(size=N)})
