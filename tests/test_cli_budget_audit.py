@@ -44,6 +44,15 @@ def test_a_table_is_planned_from_its_schema_alone(tmp_path, capsys):
     assert "nothing was charged" in shown
 
 
+@pytest.mark.parametrize("epsilons", ["0.5", "0.5,0.6"])
+def test_an_empty_field_of_counts_of_two_columns_is_explained(tmp_path, capsys, epsilons):
+    SCHEMA.save(tmp_path / "s.json")
+    for rows, absent in (("300", True), ("500000", False)):
+        command = ["budget", "--schema", str(tmp_path / "s.json"), "--rows", rows, "--epsilon", epsilons]
+        assert main(command) == 0
+        assert ('nothing under "of two columns": these counts are not released' in capsys.readouterr().out) == absent
+
+
 @pytest.mark.parametrize(("short", "long"), [("p3gm", "P3GMSynthesizer"), ("moment", "MomentSynthesizer")])
 def test_a_model_is_named_in_short_or_by_its_class(tmp_path, capsys, monkeypatch, short, long):
     monkeypatch.chdir(tmp_path)

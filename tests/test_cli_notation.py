@@ -299,7 +299,7 @@ def test_two_marks_of_missing_values_are_named_and_the_options_of_signs_and_time
     assert "all values but one text, or a few, are numbers: 'bmi'" in texts
     assert "almost nothing can be learned: 'paid', 'at'" in texts
     assert "--decimal, --thousands and --sign say how numbers are written" in texts
-    assert "no option reads times without a day" in texts
+    assert "declare times of the day in the schema file" in texts
     assert "--dates says" not in texts
     assert "N/A" not in texts
 

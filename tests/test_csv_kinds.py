@@ -117,6 +117,21 @@ def test_a_kind_that_no_value_has_is_refused(column):
         read_table(_write(), schema=Schema([column]))
 
 
+def test_a_declared_column_of_times_of_the_day_is_read_and_written(capsys):
+    texts = [f"{10 + k % 12}:{k % 60:02d}:{7 * k % 60:02d}" for k in range(N)]
+    FRAME[["ill"]].assign(at=texts).to_csv("times.csv", index=False)
+    Schema([Numeric("at", dtype="time", integer=True), Boolean("ill")]).save("times.json")
+    command = "synthesize times.csv --model moment --schema times.json --epsilon 8 --output out.csv"
+    assert main(command.split()) == 0
+    written = pd.read_csv("out.csv", dtype="string")["at"]
+    assert written.str.fullmatch(r"\d\d:\d\d:\d\d").all()
+    assert written.str[:2].between("09", "22").mean() > 0.8
+    assert main(["report", "times.csv", "out.csv", "--schema", "times.json", "--output", "report.html"]) == 0
+    FRAME[["ill"]].assign(at="noon").to_csv("times.csv", index=False)
+    capsys.readouterr()
+    assert "write times of the day as 13:45 or 13:45:30" in refused(capsys, *command.split())
+
+
 @pytest.mark.filterwarnings("ignore:values that cannot be read as the kind")
 @pytest.mark.parametrize(
     ("column", "notation", "texts", "values"),
@@ -128,6 +143,12 @@ def test_a_kind_that_no_value_has_is_refused(column):
             {},
             ["TRUE", "0", "1.0", "yes", "N", "maybe"],
             [True, False, True, True, False, None],
+        ),
+        (
+            Numeric("x", dtype="time"),
+            {},
+            ["13:45", " 9:05:30 ", "23:59:59.5", "3600", "24:00", "12:60", "1:30 h", "13:45:30:10"],
+            [49_500, 32_730, 86_399.5, 3600, None, None, None, None],
         ),
         (Categorical("x", dtype="Int64"), {}, ["9007199254740993", "2.0", "b"], [2**53 + 1, 2.0, None]),
         (Categorical("x", (1, 2)), {}, ["1", "2.0", "b"], [1, 2, None]),

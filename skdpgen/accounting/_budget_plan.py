@@ -223,6 +223,8 @@ class BudgetPlan:
         words += self._kept_in_words()
         unknown = any(row.one_way_error is None for row in self.counts)
         words += ["no error: the model is not made of such counts"] if unknown else []
+        absent = any(row.one_way_error is not None and row.two_way_error is None for row in self.counts)
+        words += ['nothing under "of two columns": these counts are not released'] if absent else []
         words += ["in units: each counts 1, shared by its rows"] if what == "units" else []
         return [*table_lines(head, lines), *words, ""]
 

@@ -143,6 +143,8 @@ def _by_epsilon(plans):
             "errors",
             "smallest kept: the smallest category that is kept with probability .95",
         ]
+        if any(row.one_way_error is not None and row.two_way_error is None for plan in plans for row in plan.counts):
+            words.append('nothing under "of two columns": these counts are not released')
     else:
         head = ("epsilon", "phase", "noise", "signal/noise")
         lines = [

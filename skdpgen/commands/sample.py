@@ -209,7 +209,8 @@ def _condition(value, column, text, notation=None):
         return [values.get(value)]
     if value == "":
         return None
-    bounds = f"; {column.name!r} takes numbers from {column.bounds[0]} to {column.bounds[1]}"
+    numbers = "numbers" if column.dtype != "time" else "seconds since midnight,"
+    bounds = f"; {column.name!r} takes {numbers} from {column.bounds[0]} to {column.bounds[1]}"
     if isinstance(column, Numeric):
         read = functools.partial(_number, text=text, allowed=bounds, notation=notation)
     else:

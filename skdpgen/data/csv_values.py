@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..tabular import Boolean, Datetime, Numeric
 from ..tabular._dtypes import output_dtype
-from ..tabular._formats import form_of_strptime, time_zone
+from ..tabular._formats import form_of, form_of_strptime, time_zone
 from ..utils.callers import warn_user
 from ..utils.categories import family, number_text
 from .notation import AS_NEGATIVE, NEGATIVE_MARKS, USUAL_NOTATION
@@ -56,8 +56,8 @@ _LOOKS_LIKE = {
     _FORMATTED: "numbers with signs or separators (--decimal, --thousands and --sign say how numbers are written: for "
     "$1,250.50 give --thousands , --sign '$')",
     _OTHER_DATE: "dates in another format (--dates says how they are written: for 31.12.2024 give --dates %d.%m.%Y)",
-    _TIME: "times of the day, or durations (no option reads times without a day: write them as minutes first, such as "
-    "90 for 1:30)",
+    _TIME: 'times of the day, or durations (declare times of the day in the schema file, by "kind": "numeric" and '
+    '"dtype": "time"; write durations as minutes first, such as 90 for 1:30)',
 }
 _OFFSETS_DIFFER = (
     "date-times whose UTC offsets differ between rows, as in summer time (no option reads them, and --dates has no %z: "
@@ -147,6 +147,7 @@ def _all_match(values, pattern):
 # ---- columns of a declared kind: each value is read separately, and no value changes how another is read -----------
 
 _DAY_OR_TIME = DATE + r"(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?"
+_TIME_OF_DAY = r"^([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d(?:\.\d{1,9})?))?$"
 _FLAGS = dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True)
 _FLAGS |= dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), False)
 
@@ -172,9 +173,21 @@ def _values(written, column, notation):
         return written.str.strip().str.lower().map(_FLAGS).astype("boolean")
     plain = notation.to_plain(written.str.strip().where(written.str.strip().str.fullmatch(notation.number)))
     if isinstance(column, Numeric):
-        return pd.Series(plain.to_numpy(dtype=object, na_value="nan").astype(np.float64))
+        numbers = pd.Series(_floats(plain))
+        return numbers if form_of(column.dtype) != "time" else numbers.fillna(_seconds(written.str.strip()))
     # categories: large integers stay distinct
     return pd.Series([None if pd.isna(text) else _number(text) for text in plain], dtype=object)
+
+
+def _floats(texts):
+    return texts.to_numpy(dtype=object, na_value="nan").astype(np.float64)
+
+
+def _seconds(written):
+    """Seconds since midnight of times of the day as 13:45, 13:45:30 or 13:45:30.25; NaN of other texts."""
+    parts = written.str.extract(_TIME_OF_DAY)
+    hours, minutes, seconds = (_floats(parts[place]) for place in range(3))
+    return pd.Series(3600 * hours + 60 * minutes + np.nan_to_num(seconds))
 
 
 def undeclared(values, unread, column):

@@ -24,6 +24,7 @@ from ..utils.printing import listed
 from ..utils.table_checks import is_missing
 from ..utils.validation import Interval, python_value
 from .other_notations import readings_of
+from .sources import KINDS_FROM_VALUES
 
 # Importance of a column. The noise of tables differs by about the cube root of the ratio of their importance; outside
 # this interval one table would have no noise and another nothing else.
@@ -285,6 +286,32 @@ def point_out_lost_orders(head, schema):
             f"ordered categoricals that lose their order: {listed(lost, 5)}. The fit learns their categories, and not "
             "the order that their dtype lists, which may come from the rows. To keep it, declare the categories in the "
             f"schema: schema=Schema([Categorical({lost[0]!r}, [...], ordered=True)])"
+        )
+
+
+def point_out_fractions(head, schema):
+    """Warn of whole numbers that the schema declares as numbers with fractions; of the frame only its dtypes are used.
+
+    The dtypes of a CSV file that was read with the schema may follow from the values: then there is no warning.
+    """
+    if schema is None or KINDS_FROM_VALUES in head.attrs:
+        return
+    found = [
+        column.name
+        for column in schema.columns
+        if isinstance(column, Numeric)
+        and not column.whole
+        and column.decimals is None
+        and form_of(column.dtype) is None
+        and column.name in head.columns
+        and pd.api.types.is_integer_dtype(head[column.name].dtype)
+    ]
+    if found:
+        warn_user(
+            f"whole numbers by their dtypes, which the schema declares as numbers with fractions: {listed(found, 5)}. "
+            f"A sample will have fractions: give integer=True, as in Numeric({found[0]!r}, (0, 100), integer=True), or "
+            "keep what the dtypes say, by Schema.from_kinds(X).declare("
+            f"{found[0]!r}, bounds=(0, 100)). If fractions are meant: X.astype({{{found[0]!r}: float}})"
         )
 
 

@@ -254,7 +254,7 @@ class FrameCodec:
         labels = self.decode_seen(first, np.arange(self.n_classes), rng)
         frame = frame.copy(deep=False)
         for name in self.targets:
-            frame[name] = labels[name].take(class_codes).array
+            frame[name] = labels[name].take(class_codes).set_axis(frame.index)  # of an array, pandas infers a dtype
         return frame
 
     def decode_columns(self, codes, names, rng):

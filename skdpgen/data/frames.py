@@ -68,6 +68,7 @@ from .frame_checks import (
     construction_of,
     joined_checks,
     kinds_of_objects,
+    point_out_fractions,
     point_out_hierarchies,
     point_out_index,
     point_out_kinds,
@@ -146,6 +147,7 @@ class FrameRows:
         several = isinstance(target, list | tuple)
         targets = tuple(target) if several else () if target is None else (target,)
         self._check_targets(targets, head, several, classes, target_type)
+        point_out_fractions(head, schema)
         declared = () if schema is None else schema.names
         if target_type is not None:
             declared = (*declared, *targets)

@@ -14,7 +14,7 @@ from ..tabular._dtypes import TEXT_DTYPES, name_of_dtype, parse_dtype, plain_val
 from ..tabular._learning import hidden_classes
 from ..utils.callers import warn_user
 from ..utils.categories import canonical_rows
-from ..utils.foreign_tables import is_foreign_table, to_pandas
+from ..utils.foreign_tables import is_foreign_table, only_column, to_pandas
 from ..utils.printing import listed, shown
 from ..utils.table_checks import holds_nul, is_missing, reading
 from ..utils.validation import check_names, is_extension, is_unicode
@@ -219,9 +219,7 @@ def one_column(y):
     if is_foreign_table(y):
         y = to_pandas(y)
         y = y.astype(object).where(y.notna(), None)
-    if len(shape := getattr(y, "shape", ())) == 2 and shape[1] == 1:
-        return y.iloc[:, 0] if isinstance(y, pd.DataFrame) else np.asarray(y)[:, 0]
-    return y
+    return only_column(y)
 
 
 def label_codes(values, classes):

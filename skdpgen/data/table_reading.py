@@ -12,6 +12,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import InvalidInputError
 from ..tabular import Boolean, Categorical, Datetime, Identifier, Numeric
+from ..tabular._formats import form_of
 from ..utils.callers import warn_user
 from .csv_layout import UNREADABLE, check_layout, check_separator, header_of, open_text, wrong_encoding
 from .csv_values import ISO_FORMATS, are_codes, as_kind, resolution_of, undeclared, with_dates, with_notation
@@ -303,6 +304,8 @@ def _refuse_kind(column):
     hint = ""
     if isinstance(column, Datetime):
         hint = ": it has no ISO 8601 date; give the format of its dates by --dates"
+    elif isinstance(column, Numeric) and form_of(column.dtype) == "time":
+        hint = ": write times of the day as 13:45 or 13:45:30"
     elif isinstance(column, Numeric):
         hint = ": give the notation of its numbers by --decimal, --thousands and --sign"
     elif isinstance(column, Boolean):

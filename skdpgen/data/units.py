@@ -17,6 +17,7 @@ from .._types import BoundedUnit
 from ..exceptions import InvalidInputError
 from ..mechanisms import total
 from ..utils.categories import inexact_bits, kinds
+from ..utils.foreign_tables import only_column
 from ..utils.printing import listed
 from ..utils.table_checks import holds_nul, reading
 from ..utils.validation import is_unicode
@@ -161,7 +162,7 @@ def take_groups(estimator, X, groups):
 
 
 def read_groups(groups, n_rows, unit, missing):
-    """Return the validated identifiers of the rows of an array; None where a row is the unit."""
+    """Return the validated identifiers of rows, which may be a table of one column; None where a row is the unit."""
     if unit is None:
         return None
     if groups is None:
@@ -169,7 +170,7 @@ def read_groups(groups, n_rows, unit, missing):
             f"unit={unit.name!r} of an array needs its identifiers: fit(X, y, groups=ids), one for each row; of a "
             "DataFrame it names their column. Nothing was charged"
         )
-    return read_ids(groups, n_rows, unit, missing)
+    return read_ids(only_column(groups), n_rows, unit, missing)
 
 
 def keep_rows(ids, key):
@@ -255,7 +256,7 @@ class UnitSource:
         self._n_rows = self._sorted = None  # of rows that are not in memory, once they were read
         if self.in_memory:
             frame = source.frame
-            values = frame[column] if groups is None else groups
+            values = frame[column] if groups is None else only_column(groups)
             self._ids = read_ids(values, len(frame), unit, missing)
             self._all = source if column is None else source.without([column])
         elif groups is not None:

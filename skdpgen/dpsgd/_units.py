@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from ..utils.categories import inexact_bits, kinds
+from ..utils.foreign_tables import only_column
 from ._layers import _ROWS_CANCELLATION, RULES, LayerGradient, Pool, UnsupportedShapeError, _linear_sum, _trainable
 
 # Units of at most so many rows share windows of a linear layer's inner products; larger ones have Gram matrices.
@@ -25,9 +26,10 @@ _WIDEST = 32
 def unit_codes(groups):
     """Return whole numbers, from 0, for the units of rows.
 
-    `groups` (n_rows,): numbers or text; equal entries are one unit. Raises ValueError for missing entries, more than
-    one dimension, entries of several kinds, and floats that stand for several integers.
+    `groups` (n_rows,), or a table of one column: numbers or text; equal entries are one unit. Raises ValueError for
+    missing entries, more than one dimension, entries of several kinds, and floats that stand for several integers.
     """
+    groups = only_column(groups)
     # numpy would make text of the numbers of a list in which one entry is text
     groups = np.asarray(groups, dtype=object if isinstance(groups, list | tuple) else None)
     if groups.ndim != 1:

@@ -12,6 +12,7 @@ import pandas as pd
 from ..data.frame_codec import FrameCodec
 from ..tabular import Binning, Boolean, Categorical, Datetime, TableEncoder
 from ..tabular._columns import ISO_DATE
+from ..tabular._formats import form_of
 from ..tabular._frames import level_codes, numeric_bounds, numeric_values, restore
 from ..utils.printing import listed, shown
 from .components import spread_components
@@ -272,6 +273,8 @@ def _number(value, column):
         return float(numeric_values(series, unbounded)[0])
     except ValueError:
         kind = "date" if isinstance(column, Datetime) else "number"
+        if form_of(column.dtype) == "time":
+            kind = "time of the day, such as datetime.time(9, 30), and no number of seconds"
         raise ValueError(
             f"given[{column.name!r}]: {shown(value)} is no {kind}; give one, or a pair (low, high), None for no limit; "
             f"the column has bounds {column.bounds}"

@@ -95,12 +95,25 @@ def unsatisfied(model, constraints, rows, which):
     violated = [one for one in constraints if not one.holds(rest).any()] or constraints
     texts = [text for one in violated if (text := getattr(one, "text", None)) is not None]
     advice = next((found for one in violated if (found := getattr(one, "advice", _no_advice)(rest))), None)
+    advice = advice or next((found for one in violated if (found := _impossible(one, model.codec.drawn_schema))), None)
     named = listed(texts, 3)
     said = f"{which} still violate a constraint{named and f' ({named})'} after {_MOST_DRAWS} draws each"
     return UnsatisfiedError(said, texts, advice)
 
 
 def _no_advice(rows):
+    return None
+
+
+def _impossible(constraint, schema):
+    """Why no row of the model satisfies a constraint, by what was released of the columns; None if this does not tell.
+
+    A fit checks constraints by what is declared: a category that is not among the learned ones may be misspelled.
+    """
+    try:
+        getattr(constraint, "check", _no_advice)(schema)
+    except ValueError as error:
+        return f"{error}, by what was released of the columns. Leave it out by relax(...), or --relax"
     return None
 
 

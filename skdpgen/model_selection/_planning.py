@@ -25,6 +25,7 @@ from ..data.rows_per_unit import OpenUnit, max_rows_phases, settle_ids
 from ..data.units import draw_key, keep_rows, read_groups, take_groups
 from ..exceptions import InvalidInputError
 from ..tabular._formats import type_of_objects
+from ..utils.foreign_tables import only_column
 from ..utils.noise import public_noise
 from ..utils.validation import is_extension, num_samples
 from ..utils.watching import unwatched
@@ -374,7 +375,7 @@ class SearchRows:
             return
         self.X, groups = take_groups(estimator, X, groups)
         # numpy would make text of the numbers of a list in which one entry is text
-        self.groups = np.asarray(groups, dtype=object) if isinstance(groups, list | tuple) else groups
+        self.groups = np.asarray(groups, dtype=object) if isinstance(groups, list | tuple) else only_column(groups)
         self._ids = read_groups(self.groups, num_samples(self.X), unit, estimator._asked_unit.missing)
         absent = self._ids.codes < 0
         named = len(self._ids.values)

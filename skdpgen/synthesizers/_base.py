@@ -193,14 +193,18 @@ class BaseSynthesizer(LearnedRowsMixin, PrivateEstimator):
 
     def _validate_params(self):
         schema = getattr(self, "schema", None)
+        columns = list(schema.values()) if isinstance(schema, dict) else schema
+        columns = columns if isinstance(columns, list | tuple) else [columns]
+        if columns and all(isinstance(column, tuple(KINDS.values())) for column in columns):
+            first = f"{type(columns[0]).__name__}({columns[0].name!r}, ...)"
+            raise InvalidParameterError(
+                f"schema= takes a Schema of columns: schema=skdpgen.Schema([{first}{', ...' * (len(columns) > 1)}])"
+            )
         if isinstance(schema, str | os.PathLike | dict):  # whose text may be a private path
             raise InvalidParameterError(
                 "schema= takes a Schema: read it from its JSON file by skdpgen.Schema.load(path), or from a dict by "
                 "Schema.from_dict"
             )
-        columns = schema if isinstance(schema, list | tuple) else [schema]
-        if columns and all(isinstance(column, tuple(KINDS.values())) for column in columns):
-            raise InvalidParameterError("schema= takes a Schema of columns: Schema([...])")
         super()._validate_params()
 
     def _release(self, rows, settings, fit):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import functools
+import inspect
 import itertools
 import math
 import re
@@ -20,7 +23,7 @@ from ..exceptions import SchemaError
 from ..utils.categories import family
 from ..utils.printing import shown
 from ._dtypes import TEXT_DTYPES, dtype_range, fit_dtype, holds_missing, name_of_dtype, output_dtype, plain_value
-from ._formats import NO_ZONES, OBJECTS, form_of, has_zone, is_date_format
+from ._formats import NO_ZONES, OBJECTS, form_of, has_zone, is_date_format, seconds
 
 # Beyond 2^53 a float64 no longer holds every integer, and all numeric columns pass through float64.
 MAX_INTEGER = 2**53
@@ -63,6 +66,28 @@ _BEHIND_NAME = {
 }
 
 
+def _example(kind):
+    """Call that makes a column of a kind, as an example."""
+    arguments = ", ".join(filter(None, ('"name"', _BEHIND_NAME.get(kind))))
+    return f"{kind}({arguments})"
+
+
+def _with_example(cls):
+    """Refuse arguments that a kind of column does not take, as of Numeric("age", 0, 100), with a right call."""
+    init, signature = cls.__init__, inspect.signature(cls.__init__)
+
+    @functools.wraps(init)
+    def checked(self, *args, **kwargs):
+        try:
+            signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{error}; write a column as in {_example(cls.__name__)}") from None
+        init(self, *args, **kwargs)
+
+    cls.__init__ = checked
+    return cls
+
+
 def _check_name(column):
     name, kind = column.name, type(column).__name__
     if isinstance(name, str | Integral) and not isinstance(name, bool | np.bool_):
@@ -71,8 +96,7 @@ def _check_name(column):
     if isinstance(name, tuple) and any(isinstance(part, str) for part in name):  # of a frame with several levels
         said += ": give each column one name, as by X.columns = ['_'.join(map(str, name)) for name in X.columns]"
     if np.iterable(name):  # what stands behind the name
-        example = ", ".join(filter(None, ('"name"', _BEHIND_NAME.get(kind))))
-        said += f"; in a schema the name comes first, as in {kind}({example})"
+        said += f"; in a schema the name comes first, as in {_example(kind)}"
     raise SchemaError(said)
 
 
@@ -104,6 +128,7 @@ def _check_dtype(column, default, accepts, expected):
     object.__setattr__(column, "dtype", name)
 
 
+@_with_example
 @dataclass(frozen=True, kw_only=True)
 class Numeric:
     """A column of numbers.
@@ -122,7 +147,7 @@ class Numeric:
     dtype : str, default=None
         dtype of decoded columns; None is int64, Int64 (integers that may be missing) or float64. "decimal" and "time"
         are objects of decimal.Decimal and datetime.time. Time spans (timedelta64, Arrow's duration) and times of the
-        day are numbers of seconds, whole ones with ``integer=True``; so are their bounds.
+        day are numbers of seconds, whole ones with ``integer=True``; so are their bounds, or objects of datetime.time.
     decimals : int, default=None
         Number of decimals to which decoded values are rounded. None: if the bounds are learned, so are the decimals.
         Otherwise the distance between the bounds has four significant digits; a value has at least two decimals, and at
@@ -215,6 +240,8 @@ class Numeric:
             low, high = (plain_value(bound) for bound in self.bounds)
         except (TypeError, ValueError):
             _fail(self, f"bounds must be a pair (lowest, highest); got {shown(self.bounds)}")
+        if form_of(self.dtype) == "time":
+            low, high = (seconds(bound) if isinstance(bound, datetime.time) else bound for bound in (low, high))
         for bound in (low, high):
             if not isinstance(bound, Real) or isinstance(bound, bool) or not math.isfinite(bound):
                 _fail(self, f"bounds must be two finite numbers; got {shown(bound)}")
@@ -279,6 +306,7 @@ def bin_decimals(column) -> int | None:
     return decimals if max(-low, high) * 10.0**decimals < MAX_INTEGER else None
 
 
+@_with_example
 @dataclass(frozen=True, kw_only=True)
 class Categorical:
     """A column with one of finitely many values in each row.
@@ -493,6 +521,7 @@ class Categorical:
         return self.categories is not None
 
 
+@_with_example
 @dataclass(frozen=True, kw_only=True)
 class Boolean:
     """A column of True and False.
@@ -526,6 +555,7 @@ class Boolean:
     complete = True
 
 
+@_with_example
 @dataclass(frozen=True, kw_only=True)
 class Datetime:
     """A column of points in time, in whole steps of `resolution` on the wall clock of the column.
@@ -613,6 +643,7 @@ class Datetime:
         return self.bounds is not None
 
 
+@_with_example
 @dataclass(frozen=True, kw_only=True)
 class Identifier:
     """A column of keys: its values are never read, and a sample has fresh keys.

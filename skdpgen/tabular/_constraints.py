@@ -56,6 +56,12 @@ _ONLY_FUNCTIONS = (
     "the only functions are weekday(COLUMN) and hour(COLUMN), of a column of dates. Leave a column that follows from "
     "others in another way, such as the year of a date, out of the fit, and compute it from a sample"
 )
+# Operators that other languages of conditions have, and what stands in their place.
+_IN_PLACE_OF = {
+    ast.BitAnd: "write `and` in place of &, as in `age >= 16 and age < 65`, or give two constraints",
+    ast.BitOr: "write `or` in place of |, as in `age >= 16 or job == 'none'`",
+    ast.Invert: "write `not` in place of ~, as in `not age < 16`",
+}
 _QUOTED = re.compile(r"`([^`]+)`")
 _IF = re.compile(r"if\b")
 # How constraints are written: comparisons, and conditions.
@@ -172,7 +178,8 @@ class RowConstraint(ConstraintText):
             self._check_call(part)
         for part in ast.walk(node):
             if not isinstance(part, allowed):
-                why = f": {_ONLY_FUNCTIONS}" * isinstance(part, ast.Attribute)
+                why = _ONLY_FUNCTIONS if isinstance(part, ast.Attribute) else _IN_PLACE_OF.get(type(part))
+                why = f": {why}" if why else ""
                 raise ValueError(f"the constraint {quoted(self.text)} is no comparison of columns and values{why}")
             if isinstance(part, ast.Constant) and not isinstance(part.value, str | int | float | bool):
                 raise ValueError(f"the constraint {quoted(self.text)}: values must be numbers, text, True or False")
@@ -281,7 +288,7 @@ class RowConstraint(ConstraintText):
             try:
                 kept = self._holds(_dummy_rows(schema, (0, 1)))
             except DIFFERENT_KINDS as error:
-                why = self._of_time_zones(schema) or error
+                why = self._of_time_zones(schema) or self._of_times(schema) or error
                 raise ValueError(
                     f"the constraint {quoted(self.text)} compares values of different kinds ({why})"
                 ) from error
@@ -340,6 +347,13 @@ class RowConstraint(ConstraintText):
             f"{aware[0]!r} has a time zone, and {naive[0]!r} has none: convert one of them before the fit, for "
             f"instance by X[{aware[0]!r}].dt.tz_localize(None)"
         )
+
+    def _of_times(self, schema):
+        """What to write where a time of the day may stand beside a text; else None."""
+        times = [name for name in self.columns if form_of(schema[name].dtype) == "time"]
+        if not times:
+            return None
+        return f"{times[0]!r} is a time of the day, which counts as its seconds since midnight: write 32400 for 09:00"
 
     def _check_truths(self, node, schema):
         """Refuse numbers, dates, and their days and hours, that stand where a condition must stand."""

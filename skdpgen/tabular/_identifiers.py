@@ -13,7 +13,7 @@ from ._columns import Categorical, Identifier, Numeric
 from ._schema import Schema
 
 # Words of a name, the last of which says that the column identifies a row or a person.
-_KEYS = {"id", "ids", "uuid", "guid", "key", "identifier", "ssn", "nhs", "mrn", "iban", "email", "mail", "phone"}
+_KEYS = {"id", "ids", "uid", "uuid", "guid", "key", "identifier", "ssn", "nhs", "mrn", "iban", "email", "mail", "phone"}
 _KEYS |= {"passport", "username", "login", "pid", "caseid", "npi", "rownames", "surname", "lastname", "telefon"}
 _KEYS |= {"pseudonym", "kennung", "bsn", "personnummer", "pesel", "cpf", "dni"}
 _KEYS |= {"hid", "hhid", "idhh", "hhnr", "hhnum", "persid", "persnr"}  # of households and persons in surveys

@@ -673,15 +673,14 @@ def hidden_classes(name, dtype, n_targets=1):
 
     `dtype`: name of that of the target; None where it can be no quantity.
     """
-    quantity, one = "", "declare classes=" if n_targets == 1 else "declare its categories in the schema"
+    advice = "declare classes=" if n_targets == 1 else "declare their categories in the schema"
     if dtype is not None and pd.api.types.is_integer_dtype(output_dtype(dtype)):
-        quantity = (
-            'Whole numbers are taken for classes: if they are a quantity, fit again with target_type="numeric", or '
-            "give them as floats (another fit is charged again); else "
+        advice = (
+            'whole numbers are taken for classes: if they are a quantity, fit again with target_type="numeric", or '
+            f"give them as floats (another fit is charged again); else {advice}"
         )
-    return (
-        f"the noise hides every class of {name}, so the model has a single class. {quantity}{one}, if they are public"
-    )
+    advice = advice[0].upper() + advice[1:]
+    return f"the noise hides every class of {name}, so the model has a single class. {advice}, if they are public"
 
 
 def _warn_of_the_end(beyond):

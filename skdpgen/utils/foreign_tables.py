@@ -60,6 +60,18 @@ def to_pandas(X):
     return X
 
 
+def only_column(values):
+    """Return a table with one column, of pandas or another library, or an array (n_rows, 1), as that column.
+
+    Anything else is returned as it is.
+    """
+    if is_foreign_table(values):
+        values = to_pandas(values)
+    if len(shape := getattr(values, "shape", ())) == 2 and shape[1] == 1:
+        return values.iloc[:, 0] if isinstance(values, pd.DataFrame) else np.asarray(values)[:, 0]
+    return values
+
+
 def library_of(X):
     """Return "polars" or "pyarrow" for a table of it, of which `to_library` makes others; else None."""
     return library if is_foreign_table(X) and (library := _library(X)) in ("polars", "pyarrow") else None

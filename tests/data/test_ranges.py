@@ -221,7 +221,7 @@ def test_the_ledger_and_the_queries_agree():
 
 def test_declared_numbers_and_fits_with_a_network_have_no_such_release():
     frame = places()[["year", "ward"]]
-    declared = Schema.from_kinds(frame).replace(Numeric("year", (1987, 2004)))
+    declared = Schema.from_kinds(frame).replace(Numeric("year", (1987, 2004), integer=True))
     assert "ranges" not in MomentSynthesizer(schema=declared).plan(frame).noise_multipliers
     net = P3GMSynthesizer(3.0, decoder="net", training=DPSGD(steps=2))
     assert "ranges" not in net.plan(frame).noise_multipliers

@@ -20,6 +20,7 @@ from skdpgen import (
     P3GMSynthesizer,
     PrivacyAccountant,
     PrivacyUnit,
+    PrivateSearchCV,
 )
 from skdpgen._base import PrivateEstimator
 from skdpgen._types import NEIGHBORING, WEIGHTINGS, BoundedSum, BoundedUnit, UnitRelation
@@ -419,6 +420,33 @@ def test_equal_identifiers_are_one_unit_whatever_their_dtype():
     np.testing.assert_array_equal(_kept(ids.astype(float)).rows, wanted)
     np.testing.assert_array_equal(_kept(ids.astype(np.int8)).rows, wanted)
     np.testing.assert_array_equal(_kept(pd.Series(ids, dtype="Int64")).rows, wanted)
+
+
+def _tables_of(ids):
+    yield pd.DataFrame({"p": ids})
+    yield ids[:, None]
+    yield pytest.importorskip("polars").DataFrame({"p": ids})
+    yield pytest.importorskip("pyarrow").table({"p": ids})
+
+
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+def test_groups_may_be_a_table_of_one_column():
+    ids = np.arange(90) % 30
+    unit = BoundedUnit("p", 2, "rows")
+    wanted = units.read_groups(ids, 90, unit, "refuse")
+    X, frame = np.random.default_rng(0).random((90, 2)), pd.DataFrame({"a": np.arange(90.0)})
+    facts = {"unit": "p", "max_rows_per_unit": 3}
+    for table in _tables_of(ids):
+        found = units.read_groups(table, 90, unit, "refuse")
+        np.testing.assert_array_equal(found.codes, wanted.codes)
+        np.testing.assert_array_equal(found.values, wanted.values)
+        P3GMSynthesizer(9.0, bounds=(0, 1), **facts).fit(X, groups=table)
+        MomentSynthesizer(9.0, **facts).fit(frame, groups=table)
+        PrivateSearchCV(
+            DPPCA(1, bounds=(0, 1), **facts), {"n_components": [1, 2]}, epsilon=9.0, score_bounds=(-9, 9)
+        ).fit(X, groups=table)
+    with pytest.raises(InvalidInputError, match=r"must have shape \(90,\)"):
+        units.read_groups(pd.DataFrame({"p": ids, "q": ids}), 90, unit, "refuse")
 
 
 @pytest.mark.parametrize("other", [None, 1.5, 2**70, Decimal("0.25")])

@@ -461,7 +461,8 @@ def test_plans_refuse_units_that_cannot_be_followed(changes, message):
 @pytest.mark.parametrize(
     "groups",
     [["b", "a", "b"], np.array(["b", "a", "b"], dtype=object), [7, -2, 7], [2**63 + 5, 1, 2**63 + 5], [0.5, 0.1, 0.5],
-     np.array(["2020-01-02", "2020-01-01", "2020-01-02"], dtype="M8[D]"), [b"x", b"", b"x"], [True, False, True]],
+     np.array(["2020-01-02", "2020-01-01", "2020-01-02"], dtype="M8[D]"), [b"x", b"", b"x"], [True, False, True],
+     pd.DataFrame({"id": ["b", "a", "b"]}), np.array([[7], [-2], [7]])],
 )  # fmt: skip
 def test_groups_of_any_kind_become_codes(groups):
     codes = unit_codes(groups)

@@ -535,6 +535,14 @@ def test_an_object_that_is_no_table_and_no_array_is_named(X):
 
 
 def test_columns_in_place_of_a_schema_are_refused_with_the_schema_to_make():
-    for columns in (SCHEMA.columns, list(SCHEMA.columns), SCHEMA.columns[0]):
-        with pytest.raises(ValueError, match=r"schema= takes a Schema of columns: Schema\(\[...\]\)"):
+    first = SCHEMA.columns[0]
+    for columns, rest in (
+        (SCHEMA.columns, ", ..."),
+        (list(SCHEMA.columns), ", ..."),
+        ({column.name: column for column in SCHEMA.columns}, ", ..."),
+        ([first], ""),
+        (first, ""),
+    ):
+        with pytest.raises(ValueError, match="schema= takes a Schema of columns: ") as error:
             MomentSynthesizer(1.0, schema=columns).fit(FRAME)
+        assert str(error.value).endswith(f": schema=skdpgen.Schema([Numeric('age', ...){rest}])")

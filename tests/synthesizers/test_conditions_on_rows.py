@@ -39,6 +39,16 @@ def test_rows_that_satisfy_the_conditions_and_missing_values_are_accepted():
     assert (fitted.sample(50)["a"] > 0).all()
 
 
+def test_a_condition_on_a_category_that_was_not_released_says_so_at_sampling():
+    fitted = MomentSynthesizer(9.0, constraints=["b == 'X'"]).fit(_ROWS)
+    with pytest.raises(ValueError, match=r"names 'X', which is no category of 'b', by what was released .*relax"):
+        fitted.sample(5)
+    assert len(fitted.relax("b == 'X'").sample(5)) == 5
+    fitted = MomentSynthesizer(9.0, schema=_DECLARED, constraints=["a > 0 or b == 'x'"]).fit(_ROWS)
+    with pytest.raises(ValueError, match="almost no probability"):  # nothing of the schema rules this out
+        fitted.set_params(constraints=["a > 4.99999"]).sample(50)
+
+
 def test_chunks_of_rows_are_refused_too(tmp_path):
     with pytest.raises(SchemaError, match="rows violate the constraint"):
         MomentSynthesizer(1.0, schema=_DECLARED, constraints=["a > 0"], on_invalid="raise").fit(

@@ -281,6 +281,20 @@ def test_a_tenth_of_the_budget_is_the_default_where_there_can_be_such_a_model():
         assert plans[0].noise_multipliers == plans[1].noise_multipliers
 
 
+@pytest.mark.filterwarnings("ignore::skdpgen.exceptions.UtilityWarning")
+@pytest.mark.parametrize(
+    ("make", "dtype"), [(P3GMSynthesizer, object), *((MomentSynthesizer, kind) for kind in (object, "category"))]
+)
+def test_the_classes_that_the_model_of_the_target_draws_have_the_dtype_of_the_target(make, dtype):
+    frame = _frame(3_000).astype({"state": dtype})
+    frame.loc[frame.index[::7], "state"] = None
+    model = make(3.0, target="state").fit(frame)
+    rows = model.sample()
+    assert rows["state"].isna().any()
+    for drawn in (rows, model.sample(50, given={"job": "nurse"})):
+        assert drawn["state"].dtype.name == frame["state"].dtype.name
+
+
 def test_shares_that_no_model_has_are_refused_before_the_charge():
     frame = _frame(300)
     X = np.random.default_rng(0).random((100, 3))

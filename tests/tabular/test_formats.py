@@ -111,6 +111,53 @@ def test_an_order_that_only_the_dtype_lists_is_pointed_out_before_the_charge(tar
     assert drawn.dtype == cut.dtype
 
 
+def test_bounds_and_conditions_of_times_of_the_day():
+    opens = Numeric("at", (datetime.time(9), datetime.time(23, 59, 30)), dtype="time", integer=True)
+    assert opens.bounds == (32_400, 86_370)
+    with pytest.raises(SchemaError, match="two finite numbers"):
+        Numeric("x", (datetime.time(9), datetime.time(23)))
+    schema = Schema([opens, Numeric("x", (0, 1))])
+    frame = pd.DataFrame({"at": [datetime.time(9 + k % 12, k % 60) for k in range(N)], "x": RNG.random(N)})
+    with pytest.raises(ValueError, match=r"'at' is a time of the day, .*write 32400 for 09:00"):
+        MomentSynthesizer(20.0, schema=schema, constraints="at >= '09:30'").fit(frame)
+    fitted = MomentSynthesizer(20.0, schema=schema, constraints="at >= 34200").fit(frame)
+    assert fitted.sample(50)["at"].ge(datetime.time(9, 30)).all()
+    drawn = fitted.sample(30, given={"at": (datetime.time(12), datetime.time(13))})["at"]
+    assert drawn.between(datetime.time(12), datetime.time(13)).all()
+    with pytest.raises(ValueError, match=r"no time of the day, such as datetime\.time"):
+        fitted.sample(3, given={"at": "12:00"})
+
+
+@pytest.mark.parametrize("dtype", ["int64", "Int16", "int32[pyarrow]"])
+def test_whole_numbers_that_the_schema_declares_with_fractions_are_pointed_out_before_the_charge(dtype):
+    frame = pd.DataFrame({"age": pd.Series(RNG.integers(20, 60, N)).astype(dtype), "z": RNG.normal(size=N)})
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    given = Schema([Numeric("age", (0, 99)), Numeric("z", (-5, 5))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UtilityWarning, match=r"with fractions: 'age'\. .*integer=True"):
+            MomentSynthesizer(accountant=accountant, schema=given).fit(frame)
+        assert not accountant.charges
+        for schema, rows in (
+            (Schema.from_kinds(frame).declare("age", bounds=(0, 99)), frame),
+            (given.declare("age", integer=True, dtype=None), frame),
+            (given.declare("age", step=0.5), frame),
+            (given.declare("age", decimals=1), frame),
+            (given, frame.astype({"age": "float64"})),
+        ):
+            assert len(MomentSynthesizer(20.0, schema=schema).fit(rows).sample(9)) == 9
+
+
+def test_whole_numbers_of_a_csv_file_are_not_pointed_out(tmp_path):
+    """Whether all numbers of a file are whole follows from its values, which no warning may show."""
+    for name, last in (("whole.csv", "30"), ("one.csv", "30.5")):
+        (tmp_path / name).write_text("age\n" + "30\n40\n" * 200 + f"{last}\n")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            rows = read_table(tmp_path / name, schema=(schema := Schema([Numeric("age", (0, 99), missing=True)])))
+            MomentSynthesizer(20.0, schema=schema).fit(rows)
+
+
 @pytest.mark.parametrize(
     "made", [lambda x: x, lambda x: x.astype("category"), lambda x: x.astype("category").cat.as_unordered()]
 )

@@ -173,7 +173,7 @@ def test_names_are_read_by_their_last_word():
 @pytest.mark.parametrize(
     ("names", "are_keys"),
     [
-        (["PatNr", "Fallnummer", "Versichertennummer", "Pseudonym"], True),
+        (["PatNr", "Fallnummer", "Versichertennummer", "Pseudonym", "uid"], True),
         (["patient_nr", "Patient No", "customerNumber", "customerid", "case-nbr", "USERID"], True),
         (["visit_nr", "fall_number", "number", "room_no", "patients", "customer_type", "covid"], False),
     ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import pickle
 
@@ -242,6 +243,29 @@ def test_what_stands_in_the_place_of_a_name_is_refused_with_the_right_call(make,
     assert str(said.value).endswith(call)
     made = eval(call, {kind.__name__: kind for kind in (Numeric, Categorical, Datetime, Boolean, Identifier)})
     assert made.name == "name"
+
+
+@pytest.mark.parametrize(
+    ("make", "call"),
+    [
+        (lambda: Numeric("age", 0, 100), 'Numeric("name", (0, 100))'),
+        (lambda: Numeric("age", min=0, max=100), 'Numeric("name", (0, 100))'),
+        (lambda: Numeric(bounds=(0, 100)), 'Numeric("name", (0, 100))'),
+        (lambda: Datetime("came", "2020-01-01", "2020-12-31"), 'Datetime("name", ("2020-01-01", "2020-12-31"))'),
+        (lambda: Categorical("ill", "yes", "no"), 'Categorical("name", ["yes", "no"])'),
+        (lambda: Boolean("ill", True), 'Boolean("name")'),
+        (lambda: Identifier("key", "P-####"), 'Identifier("name", pattern="P-####")'),
+    ],
+)
+def test_arguments_that_a_column_does_not_take_are_refused_with_the_right_call(make, call):
+    with pytest.raises(TypeError, match="argument") as said:
+        make()
+    assert str(said.value).endswith(f"; write a column as in {call}")
+
+
+def test_a_column_shows_its_parameters():
+    assert list(inspect.signature(Numeric).parameters)[:3] == ["name", "bounds", "integer"]
+    assert pickle.loads(pickle.dumps(Numeric("age", (0, 1)))) == Numeric("age", (0, 1))
 
 
 def test_other_names_and_columns_are_refused_in_their_own_words():
