@@ -5,10 +5,11 @@ from __future__ import annotations
 import _sabotage  # noqa: F401  puts the tests of the other rooms on the path
 import pytest
 import test_formats as formats
+import test_identifiers_of_arrow as ids
 import test_polars_and_pyarrow as others
 from _sabotage import Claim, assert_caught, mutant_ids
 
-from skdpgen.data.units import _factorized
+from skdpgen.data.units import _decoded, _factorized, _slice_of
 from skdpgen.tabular._formats import _counts_of_decimals, _numbers_of_decimals
 from skdpgen.utils.foreign_tables import _arrow_frame, _without_nan
 
@@ -18,7 +19,32 @@ MUTANTS = [
         "identifiers that are NaN, which are values to Arrow, taken for one unit",
         [Claim(others.test_nan_is_no_identifier, frame) for frame in (others.pl.DataFrame, others.pandas_of_arrow)],
         (_without_nan, ("$a.if_else($a.is_nan($x), $y, $x)", "$x")),
-        (_factorized, ("np.isnan($x)", "np.zeros(len($x), dtype=bool)")),
+        (
+            _factorized,
+            (
+                "pd.factorize(np.asarray($x, dtype=np.float64))",
+                "pd.factorize(np.asarray($x, dtype=np.float64), use_na_sentinel=False)",
+            ),
+        ),
+    ),
+    (
+        "places in a dictionary of Arrow taken for identifiers",
+        [
+            Claim(ids.test_identifiers_of_arrow_are_the_values_that_they_stand_for, "text, listed twice"),
+            Claim(ids.test_identifiers_of_arrow_are_the_values_that_they_stand_for, "NaN, listed once"),
+            Claim(ids.test_a_fit_by_units_uses_no_more_rows_of_a_person_that_a_dictionary_lists_often),
+        ],
+        (_decoded, ("hasattr($arrow, 'index_type')", "False")),
+    ),
+    (
+        "zeros of both signs, which are two values to Arrow, taken for two units",
+        [Claim(ids.test_identifiers_of_arrow_are_the_values_that_they_stand_for, "zeros of both signs")],
+        (_factorized, ("pd.factorize(np.asarray($x, dtype=np.float64))", "pd.factorize($x)")),
+    ),
+    (
+        "rows whose identifier is NaN, in a slice by its hash, which is another one at each pass",
+        [Claim(ids.test_the_part_of_a_row_without_an_identifier_follows_from_its_place, "floats")],
+        (_slice_of, ("_factorized(_decoded($values))", "pd.factorize($values)")),
     ),
     (
         "a table of polars whose missing values make floats of its integers",

@@ -55,6 +55,7 @@ from ..tabular._ranges import narrowed_ranges, range_histogram
 from ..tabular._schema import column_of_objects
 from ..tabular._schema_cells import cell_weights
 from ..utils.callers import warn_user
+from ..utils.foreign_tables import check_arrow_type
 from ..utils.printing import listed, shown
 from ..utils.table_checks import is_missing, reading
 from ..utils.validation import check_row_count, is_extension, python_value
@@ -198,6 +199,8 @@ class FrameRows:
                 )
             frame, target = self._append(source.frame, y)
             source = MemorySource(frame)
+        for name, dtype in source.head.dtypes.items():
+            check_arrow_type(f"column {name!r}", dtype)
         return source if units is None else UnitSource(source, *units), target
 
     @staticmethod

@@ -14,7 +14,7 @@ from ..tabular._dtypes import TEXT_DTYPES, name_of_dtype, parse_dtype, plain_val
 from ..tabular._learning import hidden_classes
 from ..utils.callers import warn_user
 from ..utils.categories import canonical_rows
-from ..utils.foreign_tables import is_foreign_table, only_column, to_pandas
+from ..utils.foreign_tables import check_arrow_type, is_foreign_table, only_column, to_pandas
 from ..utils.printing import listed, shown
 from ..utils.table_checks import holds_nul, is_missing, reading
 from ..utils.validation import check_names, is_extension, is_unicode
@@ -63,6 +63,8 @@ def with_dtype(y):
     Raises InvalidInputError: they are of several kinds, none of which is named.
     """
     if isinstance(y, pd.DataFrame):
+        for dtype in y.dtypes:
+            check_arrow_type("y", dtype)
         return np.asarray(y)
     if hasattr(y, "dtype"):
         return _as_released(y)
@@ -86,6 +88,7 @@ def with_dtype(y):
 
 def _as_released(y):
     """A Series of a dtype that samples can have: sparse values and categories of Arrow as what they stand for."""
+    check_arrow_type("y", y.dtype)
     if not isinstance(y, pd.Series):
         return y
     if isinstance(y.dtype, pd.SparseDtype):

@@ -73,7 +73,7 @@ def read_ids(values, n_rows, unit, missing):
                 f"the identifiers of {unit.name!r} must have shape ({n_rows},), one for each row; got "
                 f"{np.shape(values)}"
             )
-        codes, found = _factorized(values)
+        codes, found = _factorized(_decoded(values))
     except (InvalidInputError, MemoryError):
         raise
     except Exception:  # of Arrow's errors, some have no other base
@@ -93,12 +93,25 @@ def read_ids(values, n_rows, unit, missing):
     return UnitIds(unit, codes.astype(np.int64), texts)
 
 
+def _decoded(values):
+    """Identifiers of a dictionary of Arrow as what they stand for: it may list one of them twice, and NaN.
+
+    pandas takes the places in the dictionary for the distinct values.
+    """
+    arrow = getattr(getattr(values, "dtype", None), "pyarrow_dtype", None)
+    return values.astype(pd.ArrowDtype(arrow.value_type)) if hasattr(arrow, "index_type") else values
+
+
 def _factorized(values):
-    """Return `pandas.factorize` of identifiers; NaN is missing, also in floats of Arrow, to which it is a value."""
+    """Return `pandas.factorize` of identifiers, of which to Arrow NaN is a value, and -0.0 and 0.0 are two.
+
+    NaN is missing, and the zeros are one.
+    """
     codes, found = pd.factorize(values)
     if pd.api.types.is_float_dtype(getattr(found, "dtype", None)):
-        absent = np.isnan(np.asarray(found, dtype=np.float64))
-        codes, found = np.append(np.where(absent, -1, np.cumsum(~absent) - 1), -1)[codes], found[~absent]
+        same = pd.factorize(np.asarray(found, dtype=np.float64))[0]  # to numpy NaN is missing, and zero is one
+        first = np.unique(same, return_index=True)[1][int((same < 0).any()) :]
+        codes, found = np.append(same, -1)[codes], found[first]
     return codes, found
 
 
@@ -645,7 +658,7 @@ def _slice_of(values, start, n_slices):
     """
     if n_slices == 1:
         return np.zeros(len(values), dtype=np.uint64)
-    codes, found = pd.factorize(values)
+    codes, found = _factorized(_decoded(values))
     found = np.asarray(found.astype(object), dtype=object)
     numbers = np.fromiter(map(hash, found), dtype=np.int64, count=len(found)).view(np.uint64)
     own = _mixed(np.arange(start, start + len(values), dtype=np.uint64))  # a row without an identifier

@@ -365,8 +365,7 @@ def factorize(series, column):
         if pdt.is_object_dtype(dtype):
             _check_family(series, column)
         with reading(f"column {column.name!r}"):
-            codes, uniques = pd.factorize(series)
-            uniques = np.asarray(uniques, dtype=object)
+            codes, uniques = _without_nan(*pd.factorize(series))
     if form_of(column.dtype) == "interval":
         uniques = interval_texts(uniques)
     kind = pdt.infer_dtype(uniques, skipna=True)
@@ -386,6 +385,14 @@ def factorize(series, column):
         merged, uniques = pd.factorize(uniques)
         codes = np.append(merged, -1)[codes]
     return codes, uniques
+
+
+def _without_nan(codes, uniques):
+    """Codes and distinct values of which NaN is none, but missing: pandas keeps it in dtypes that are not numpy's."""
+    uniques = np.asarray(uniques, dtype=object)
+    absent = np.array([isinstance(value, float) and value != value for value in uniques], dtype=bool)
+    places = np.where(absent, -1, np.cumsum(~absent) - 1)
+    return np.append(places, -1)[codes], uniques[~absent]
 
 
 def _apart(series, column):

@@ -16,7 +16,7 @@ from pandas.api import types as pdt
 
 from ..exceptions import SchemaError
 from ..utils.atomic import write_atomically
-from ..utils.foreign_tables import to_pandas
+from ..utils.foreign_tables import check_arrow_type, to_pandas
 from ..utils.printing import listed, one_line, printable
 from ..utils.strict_json import read_json, read_json_file
 from ..utils.table_checks import check_names
@@ -388,6 +388,7 @@ def _intervals(name, dtype):
 
 
 def _column_of_dtype(name, dtype, categorical, written):
+    check_arrow_type(f"column {name!r}", dtype)
     missing = holds_missing(dtype)
     text = str(dtype)
     if isinstance(dtype, pd.SparseDtype):

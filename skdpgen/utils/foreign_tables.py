@@ -150,7 +150,7 @@ def _arrow_frame(X):
         names = table.column_names
         table = pa.table([_plain_column(column, pa) for column in table.columns], names=names)
         for name, kind in zip(names, table.schema.types):
-            _check_type(name, kind)
+            check_arrow_type(f"column {name!r}", pd.ArrowDtype(kind))
         return table.to_pandas(types_mapper=pd.ArrowDtype)
 
 
@@ -175,13 +175,18 @@ def _check_types(X, pa):
             ) from None
 
 
-def _check_type(name, kind):
-    """Refuse a type of Arrow that pandas does not know, such as intervals of months and days."""
+def check_arrow_type(what, dtype):
+    """Refuse a type of Arrow that pandas does not know, such as intervals of months and days, or views of text.
+
+    `what`: "y", or the column. `dtype`: any dtype; those of Arrow alone are refused.
+    """
+    if not isinstance(dtype, pd.ArrowDtype):
+        return
     try:
-        _ = pd.ArrowDtype(kind).type
+        _ = dtype.type
     except NotImplementedError:
         raise SchemaError(
-            f"column {name!r}: no kind for the type {kind} of Arrow; convert it to numbers, text or datetimes"
+            f"{what}: no kind for the type {dtype.pyarrow_dtype} of Arrow; convert it to numbers, text or datetimes"
         ) from None
 
 
