@@ -166,9 +166,9 @@ class ImageFeatures(ParameterObject):
     ----------
     n_features : int, default=200
         Principal components of the wavelet features of synthetic images, whose moments are released; at most.
-    n_scales : {1, 2, 3}, default=2
+    n_scales : {1, 2, 3}, default=3
         Scales of the wavelets: widths of .8, 1.6 and 3.2 pixels.
-    n_steps : int, default=8
+    n_steps : int, default=16
         Gradient steps of a sampled image; they cost time and no privacy.
     upright : bool, default=False
         Model upright images, and the place, size and slant of each figure beside them; for images of one figure on an
@@ -200,7 +200,7 @@ class ImageFeatures(ParameterObject):
         "deformation": [Interval(Real, 0, MOST_DEFORMATION, closed="both")],
     }
 
-    def __init__(self, n_features=200, *, n_scales=2, n_steps=8, upright=False, deformation=0.0):
+    def __init__(self, n_features=200, *, n_scales=3, n_steps=16, upright=False, deformation=0.0):
         self.n_features, self.n_scales, self.n_steps = n_features, n_scales, n_steps
         self.upright, self.deformation = upright, deformation
 
