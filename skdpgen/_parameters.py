@@ -160,7 +160,7 @@ class ImageFeatures(ParameterObject):
     """Wavelet features of images, to whose released moments sampled images move, for the parameter `decoder` of P3GM.
 
     ``decoder="features"`` is short for ``decoder=ImageFeatures()``. More of each makes better images and takes longer:
-    ``ImageFeatures(200, n_scales=3, n_steps=48)`` takes ten to twenty times as long to sample.
+    ``ImageFeatures(n_steps=48)`` takes three times as long to sample, ``ImageFeatures(n_scales=2, n_steps=8)`` a third.
 
     Parameters
     ----------
