@@ -24,6 +24,8 @@ _WINDOW = 8
 # Columns: mean of red, green and blue with the weights of YCoCg, and the differences of red and blue, and of green and
 # both. All are in [-1, 1], and whole numbers of quarters.
 _COLOUR = ((0.25, 0.5, -0.25), (0.5, 0.0, 0.5), (0.25, -0.5, -0.25))
+# Of the means of gradients and of their squares.
+_DECAYS = (0.8, 0.99)
 # Gradients far below this do not move a pixel: an image whose features are at their target stays as it is.
 _STILL = 1e-3
 
@@ -238,13 +240,15 @@ def move_to_features(rows, targets, matrix, image_shape, *, n_steps, rate, **wav
     features = WaveletFeatures(image_shape, **wavelets).float()
     matrix, targets = (torch.from_numpy(np.asarray(a, dtype=np.float32)) for a in (matrix, targets))
     moved = torch.from_numpy(np.array(rows, dtype=np.float32)).requires_grad_(True)
-    optimizer = torch.optim.Adam([moved], lr=rate, betas=(0.8, 0.99), eps=_STILL)
-    with torch.enable_grad():
-        for step in range(n_steps):
-            optimizer.param_groups[0]["lr"] = rate * (1 - step / n_steps)
-            optimizer.zero_grad()
-            (features(moved) @ matrix - targets).square().sum().backward()
-            optimizer.step()
-            with torch.no_grad():
-                moved.clamp_(0.0, 1.0)
+    mean, square = torch.zeros_like(moved), torch.zeros_like(moved)
+    for step in range(n_steps):
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad((features(moved) @ matrix - targets).square().sum(), moved)
+        # Adam; the first optimizer of torch in a process loads its compiler, which takes longer than many images
+        mean.lerp_(gradient, 1 - _DECAYS[0])
+        square.mul_(_DECAYS[1]).addcmul_(gradient, gradient, value=1 - _DECAYS[1])
+        of_mean, of_square = (1 - decay ** (step + 1) for decay in _DECAYS)
+        size = (square.sqrt() / math.sqrt(of_square)).add_(_STILL)
+        with torch.no_grad():
+            moved.addcdiv_(mean, size, value=-rate * (1 - step / n_steps) / of_mean).clamp_(0.0, 1.0)
     return moved.detach().numpy()

@@ -552,6 +552,23 @@ def test_every_gradient_step_brings_images_nearer_to_their_features(rng):
     assert gaps[3] < 0.2 * gaps[0]
 
 
+def test_images_move_by_steps_of_adam_inside_the_box(rng):
+    rows, targets = rng.random((5, 64)).astype(np.float32), rng.normal(size=(5, 3)).astype(np.float32)
+    module = WaveletFeatures((8, 8)).float()
+    matrix = rng.normal(size=(module.n_features, 3)).astype(np.float32)
+    wanted = torch.from_numpy(rows.copy()).requires_grad_(True)
+    optimizer = torch.optim.Adam([wanted], betas=(0.8, 0.99), eps=1e-3)
+    for step in range(4):
+        optimizer.param_groups[0]["lr"] = 0.1 * (1 - step / 4)
+        optimizer.zero_grad()
+        (module(wanted) @ torch.from_numpy(matrix) - torch.from_numpy(targets)).square().sum().backward()
+        optimizer.step()
+        wanted.data.clamp_(0.0, 1.0)
+    found = move_to_features(rows, targets, matrix, (8, 8), n_steps=4, rate=0.1)
+    np.testing.assert_allclose(found, wanted.detach().numpy(), atol=1e-5)
+    assert np.abs(found - rows).max() > 0.1
+
+
 @pytest.mark.parametrize(("progress", "rows", "shown"), [(True, 1000, True), (True, 900, False), (False, 1000, False)])
 def test_sampling_many_images_shows_a_bar_where_bars_are_wanted(
     digits, few, capsys, monkeypatch, progress, rows, shown
