@@ -19,12 +19,12 @@ _DISTANCES = (4, 2)
 # Bits after the point of what is convolved, of a wavelet and of the average along one side: sums of their products are
 # then exact.
 _PIXEL_BITS, _WAVELET_BITS, _AVERAGE_BITS = 16, 16, 12
-# Most neighbouring results of a window: more of them have more products with zero, fewer have more windows.
+# Most results of one window: with more of them, more products are with zero; with fewer, there are more windows.
 _WINDOW = 8
 # Columns: mean of red, green and blue with the weights of YCoCg, and the differences of red and blue, and of green and
 # both. All are in [-1, 1], and whole numbers of quarters.
 _COLOUR = ((0.25, 0.5, -0.25), (0.5, 0.0, 0.5), (0.25, -0.5, -0.25))
-# Of the means of gradients and of their squares.
+# Decay rates of Adam: of the running mean of gradients and of that of their squares.
 _DECAYS = (0.8, 0.99)
 # Gradients far below this do not move a pixel: an image whose features are at their target stays as it is.
 _STILL = 1e-3
@@ -109,8 +109,9 @@ class WaveletFeatures(nn.Module):
 class _Moduli(torch.autograd.Function):
     """Moduli of convolutions with complex wavelets, whose real parts stand before their imaginary parts.
 
-    The gradient by the four phases of an image is a convolution with few results, for which torch uses a quarter of the
-    processor. As a convolution of the phases of the gradient it has 16 results, and takes a third of the time.
+    The gradient by the four phases of an image is a convolution with four output channels, which fill a quarter of a
+    vector register of the processor. Here one convolution with a stride of 2 gives the phases of these phases: 16
+    channels, in a third of the time.
     """
 
     @staticmethod
@@ -174,10 +175,10 @@ def _by_phase(kernels):
 
 
 def _of_gradients(kernels):
-    """Kernels that give the phases of the gradient by what was convolved, from every other place of that of the result.
+    """Kernels of the convolution of stride 2 that maps a gradient by the output to the phases of that by the input.
 
-    `kernels`: shape (n_maps, n_inputs, side, side). Returns an array of shape (n_inputs * 4, n_maps, new, new), where
-    new is the first even number above the side.
+    `kernels`: of the convolution itself, shape (n_maps, n_inputs, side, side). Returns an array of shape
+    (n_inputs * 4, n_maps, new, new), where new is the first even number above the side.
     """
     n_maps, n_inputs, side, _ = kernels.shape
     new = side // 2 * 2 + 2

@@ -195,7 +195,7 @@ def test_a_fit_whose_noise_hides_every_class_leads_with_this_and_with_what_to_do
         assert said.startswith(f"the noise hides every class of {name}, so the model has a single class. ")
         assert said.partition("single class. ")[2].startswith("Whole numbers" if quantity else "Declare classes=")
         assert ('if they are a quantity, fit again with target_type="numeric"' in said) == quantity
-        assert "eclare classes=" in said
+        assert ("; else declare classes=" if quantity else ". Declare classes=") in said
 
 
 def test_the_warning_of_classes_depends_on_no_row():
