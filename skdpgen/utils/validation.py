@@ -283,7 +283,9 @@ def validate_rows(estimator, X, *, dtype="numeric", **options):
         with without_cells(f"the {type(X).__name__} of dask", "compute it"):
             X = X.compute()
     try:
-        X = validate_data(estimator, X, dtype=dtype, **options)
+        # the sum in which scikit-learn looks for NaN may overflow to both sides, with a warning that depends on one row
+        with np.errstate(over="ignore", invalid="ignore"):
+            X = _in_double(validate_data(estimator, X, dtype=dtype, **options))
         if X.dtype.kind not in "biufO":
             raise InvalidInputError(
                 f"X holds values that are not numbers, of dtype {X.dtype}: the synthesizers take a DataFrame of them, "
@@ -326,6 +328,16 @@ def validate_rows(estimator, X, *, dtype="numeric", **options):
     except Exception as error:  # of Arrow, say, which shows text that is not UTF-8
         raise InvalidInputError(f"X holds values that cannot be read as numbers ({type(error).__name__})") from None
     check_row_count(len(X))
+    return X
+
+
+def _in_double(X):
+    """Numbers of a wider type than double as doubles, in which all later steps compute: none may overflow there."""
+    if X.dtype.kind != "f" or X.dtype.itemsize <= 8:
+        return X
+    X = X.astype(np.float64)
+    if not np.isfinite(X).all():
+        raise InvalidInputError("X holds numbers that are infinite in double precision: rescale the columns")
     return X
 
 
