@@ -27,6 +27,7 @@ from .utils.noise import make_noise_generator
 from .utils.numerics import usual_numerics
 from .utils.printing import type_and_shape
 from .utils.validation import (
+    BEYOND_CARD,
     EXACT_SCORES,
     SEPARATE_LEDGERS,
     Interval,
@@ -37,6 +38,7 @@ from .utils.validation import (
     count_search_fits,
     inside_search,
     is_finite,
+    meta_estimator,
     python_value,
 )
 
@@ -284,10 +286,12 @@ class PrivateEstimator(BaseEstimator):
             delattr(self, name)
 
     def _warn_inside_search(self):
-        """Warn where GridSearchCV, cross_validate or the like makes the fit: their scores are exact."""
+        """Warn where GridSearchCV, cross_validate, BaggingClassifier or the like makes the fit."""
+        own = SEPARATE_LEDGERS if self.accountant is None else ""
         if inside_search():
-            own = SEPARATE_LEDGERS + _sum_of_search(self) if self.accountant is None else ""
-            warn_user(EXACT_SCORES + own, PrivacyLeakWarning)
+            warn_user(EXACT_SCORES + own + (own and _sum_of_search(self)), PrivacyLeakWarning)
+        elif (name := meta_estimator()) is not None:
+            warn_user(f"fitted by {name} of scikit-learn{BEYOND_CARD}{own}", PrivacyLeakWarning)
 
     def _resolve_unit(self, groups):
         """Return who the fit protects, by its parameters and by whether it has identifiers: a BoundedUnit, or None."""

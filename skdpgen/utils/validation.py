@@ -37,6 +37,7 @@ from .table_checks import (
 )
 
 __all__ = [
+    "BEYOND_CARD",
     "EXACT_SCORES",
     "MAX_ROWS",
     "MOST_NUMBERS",
@@ -62,6 +63,7 @@ __all__ = [
     "is_extension",
     "is_finite",
     "is_unicode",
+    "meta_estimator",
     "num_samples",
     "physical_memory",
     "python_value",
@@ -387,7 +389,7 @@ def _may_hold(part):
     return all(hasattr(one, "state_dict") or type(one).__module__.startswith("skdpgen.synthesizers.") for one in parts)
 
 
-# ---- searches of scikit-learn --------------------------------------------------------------------------------------
+# ---- searches and other estimators of scikit-learn -----------------------------------------------------------------
 _MODULES = ("sklearn.model_selection._validation", "sklearn.model_selection._search")
 # Their functions that run the fits.
 _RUNS = ("fit", "cross_validate", "learning_curve", "validation_curve", "permutation_test_score")
@@ -400,11 +402,31 @@ EXACT_SCORES = (
     "do not publish them. skdpgen.PrivateSearchCV charges its choice"
 )
 SEPARATE_LEDGERS = "; without accountant= each fit has a separate ledger, and their costs are not added up"
+BEYOND_CARD = (
+    ", to which the guarantee on the card does not extend: it may give one row several times to a fit, as bootstrap "
+    "samples do, and what it learns from the rows itself, such as a calibration or a choice, is computed without "
+    "protection; do not publish it"
+)
+# Modules whose estimators fit others, several times, and learn from the rows themselves.
+_META = tuple(
+    f"sklearn.{name}"
+    for name in ("calibration", "ensemble", "feature_selection", "multiclass", "multioutput", "semi_supervised")
+)
 
 
 def inside_search():
     """Tell whether GridSearchCV, cross_validate or the like is among the callers (scikit-learn has no other sign)."""
     return _search_frame() is not None
+
+
+def meta_estimator():
+    """Name of an estimator of scikit-learn such as BaggingClassifier that makes the fit; None where none does."""
+    frame, found = sys._getframe(1), None
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_META):
+            found = type(frame.f_locals["self"]).__name__ if "self" in frame.f_locals else found or "an estimator"
+        frame = frame.f_back
+    return found  # the outermost, whose results the caller gets; in a worker process it has no name
 
 
 def count_search_fits():
