@@ -74,7 +74,7 @@ class _ForwardsToBest:
 
     @available_if(_best_has("transform"))
     def fit_transform(self, X, y=None):
-        """Search, and transform the rows by the best estimator."""
+        """Search, and transform the rows by the best estimator: a value for each record, not a release."""
         return self.fit(X, y).transform(X)
 
     @available_if(_best_has("inverse_transform"))
