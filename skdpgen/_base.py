@@ -104,7 +104,7 @@ class PrivateEstimator(BaseEstimator):
             rng = self._charge(planner, plan)  # before it nothing private is released, after it nothing is refunded
             charge.is_made()
             self._complete(rows, plan, rng)
-            self._warn_inside_search()
+            self._warn_of_callers()
         return self
 
     def _fit_reserved(self, X, y, plan, reservation, groups=None):
@@ -285,7 +285,7 @@ class PrivateEstimator(BaseEstimator):
         for name in set(vars(self)).difference(parameters, _SETTINGS):
             delattr(self, name)
 
-    def _warn_inside_search(self):
+    def _warn_of_callers(self):
         """Warn where GridSearchCV, cross_validate, BaggingClassifier or the like makes the fit."""
         own = SEPARATE_LEDGERS if self.accountant is None else ""
         if inside_search():

@@ -73,7 +73,7 @@ def test_a_fit_that_is_stopped_before_it_is_left_is_not_called_complete(monkeypa
     def stop(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(DPPCA, "_warn_inside_search", stop)  # the last step, after the card
+    monkeypatch.setattr(DPPCA, "_warn_of_callers", stop)  # the last step, after the card
     pca = DPPCA(2, epsilon=1.0, bounds=(0, 1))
     with pytest.raises(KeyboardInterrupt) as error:
         pca.fit(X)
@@ -122,7 +122,7 @@ def test_a_warning_that_is_an_error_after_a_search_says_that_it_is_complete(monk
     def warned(self):
         warnings.warn("late", UtilityWarning, stacklevel=2)
 
-    monkeypatch.setattr(PrivateSearchCV, "_warn_inside_search", warned)
+    monkeypatch.setattr(PrivateSearchCV, "_warn_of_callers", warned)
     search = _search()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UtilityWarning)

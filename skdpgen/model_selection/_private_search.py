@@ -297,7 +297,7 @@ class PrivateSearchCV(_ForwardsToBest, PlansSearch, MetaEstimatorMixin, PrivateE
             if failure is not None:
                 raise failure
             self._keep(best, search, plan, rng)
-            self._warn_inside_search()
+            self._warn_of_callers()
         return self
 
     def _validate_params(self):

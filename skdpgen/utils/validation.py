@@ -403,11 +403,11 @@ EXACT_SCORES = (
 )
 SEPARATE_LEDGERS = "; without accountant= each fit has a separate ledger, and their costs are not added up"
 BEYOND_CARD = (
-    ", to which the guarantee on the card does not extend: it may give one row several times to a fit, as bootstrap "
-    "samples do, and what it learns from the rows itself, such as a calibration or a choice, is computed without "
-    "protection; do not publish it"
+    ": the guarantee on the card does not cover this estimator. It may pass a row to one fit several times, as "
+    "bootstrap samples do. What it learns from the rows itself, such as a calibration, is computed without protection; "
+    "do not publish it"
 )
-# Modules whose estimators fit others, several times, and learn from the rows themselves.
+# Modules of estimators that fit others, and repeat rows or learn from them without protection.
 _META = tuple(
     f"sklearn.{name}"
     for name in ("calibration", "ensemble", "feature_selection", "multiclass", "multioutput", "semi_supervised")
@@ -416,17 +416,18 @@ _META = tuple(
 
 def inside_search():
     """Tell whether GridSearchCV, cross_validate or the like is among the callers (scikit-learn has no other sign)."""
-    return _search_frame() is not None
+    return next(_callers(_MODULES), None) is not None
 
 
 def meta_estimator():
-    """Name of an estimator of scikit-learn such as BaggingClassifier that makes the fit; None where none does."""
-    frame, found = sys._getframe(1), None
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith(_META):
-            found = type(frame.f_locals["self"]).__name__ if "self" in frame.f_locals else found or "an estimator"
-        frame = frame.f_back
-    return found  # the outermost, whose results the caller gets; in a worker process it has no name
+    """Return the name of an estimator of scikit-learn, such as BaggingClassifier, that makes the fit; or None.
+
+    Of several, the outermost, whose results the caller gets. In a worker process no caller has its name.
+    """
+    found = None
+    for frame in _callers(_META):
+        found = type(frame.f_locals["self"]).__name__ if "self" in frame.f_locals else found or "an estimator"
+    return found
 
 
 def count_search_fits():
@@ -435,11 +436,7 @@ def count_search_fits():
     None where it is not known: in a worker process, in a search that chooses its candidates as it goes, in a
     cross-validation, or where the candidates differ in what a fit costs.
     """
-    frame, fits = _search_frame(), []
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith(_MODULES) and frame.f_code.co_name in _RUNS:
-            fits.append(frame.f_locals)
-        frame = frame.f_back
+    fits = [frame.f_locals for frame in _callers(_MODULES) if frame.f_code.co_name in _RUNS]
     return _fits_of(fits[0]) if len(fits) == 1 else None  # a search within another runs several times
 
 
@@ -460,8 +457,10 @@ def _fits_of(found):
     return int(min(candidates, getattr(search, "n_iter", candidates))), int(folds), int(bool(search.refit))
 
 
-def _search_frame():
-    frame = sys._getframe(2)
-    while frame is not None and not frame.f_globals.get("__name__", "").startswith(_MODULES):
+def _callers(modules):
+    """Yield the frames of the callers that are functions of the modules, the innermost first."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(modules):
+            yield frame
         frame = frame.f_back
-    return frame

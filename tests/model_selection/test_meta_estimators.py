@@ -88,7 +88,7 @@ MUTANTS = [
     (
         "every ledger is separate",
         [Claim(test_ledgers_are_separate_only_without_an_accountant)],
-        (_base.PrivateEstimator._warn_inside_search, ("self.accountant is None", "True")),
+        (_base.PrivateEstimator._warn_of_callers, ("self.accountant is None", "True")),
     ),
 ]
 
